@@ -1,0 +1,1 @@
+"""cera_py: a minimal LLM decode engine in Python on WebGPU."""
