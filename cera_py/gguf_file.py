@@ -51,8 +51,8 @@ _REMOVED_TYPES: Final = {
 }
 
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-_LEAST_KEY_BYTES = 8 + 4 + 1  # an empty name, a type, one byte
-_LEAST_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8  # an empty name, one dimension, a type, an offset
+_LEAST_KEY_BYTES = 8 + 1 + 4 + 1  # a name of one byte, a type, a value of one byte
+_LEAST_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8  # a name of one byte, one dimension, a type, an offset
 _MAX_NAME_BYTES = 65535
 _MAX_DIMENSIONS = 4
 _MAX_ALIGNMENT = 1 << 24
@@ -359,8 +359,10 @@ class _Header:
         return self._take(self._integer(_U64, what), what).decode("utf-8", "surrogateescape")
 
     def _name(self, what: str) -> str:
-        """Read the name of a key or tensor, which must be valid UTF-8 and no longer than GGUF allows."""
+        """Read the name of a key or tensor, which must be valid UTF-8, not empty, and no longer than GGUF allows."""
         length = self._integer(_U64, what)
+        if length == 0:
+            raise self.error(f"{what} is empty; the file is damaged: fetch it again")
         if length > _MAX_NAME_BYTES:
             raise self.error(f"{what} says it is {length} bytes long, where at most {_MAX_NAME_BYTES} are possible")
         try:
