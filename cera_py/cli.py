@@ -77,11 +77,16 @@ def generate(options: argparse.Namespace) -> int:
     if sampling["seed"] is None:
         sampling["seed"] = secrets.randbits(32)  # ours, so that --json can tell it
     prompt = _read_prompt(options.prompt)
-    model, path = _load(options)
-    with model:
+    path = options.model or _default_model()
+    started = time.perf_counter()
+    with _load(options, path) as model:
+        loaded = f"loaded in {time.perf_counter() - started:.1f} s"
         if options.chat:
             prompt = model.chat_prompt([{"role": "user", "content": prompt}])
         generation = model.generate(prompt, max_tokens=options.max_tokens, **sampling)
+        # Only now: whatever was wrong with the request has been said, in one line, before this one.
+        about = f"{path.name}: {model.architecture} on {model.device}, context {model.context}, {loaded}"
+        print(about, file=sys.stderr, flush=True)
         text, ids, interrupted = _stream(generation, show=not options.json)
         statistics = generation.statistics
         if options.json:
@@ -148,8 +153,7 @@ def _read_prompt(given: str | None) -> str:
             text = sys.stdin.buffer.read().decode()
             text = text.removesuffix("\n").removesuffix("\r")  # the newline that `echo` adds is not meant
         else:
-            given.encode()  # argv with bytes that are no text would fail in the tokenizer
-            text = given
+            text = _repaired(given)
     except UnicodeError as error:
         raise InvalidArgumentError(f"the prompt is not UTF-8 text: {error}") from None
     if not text:
@@ -157,19 +161,26 @@ def _read_prompt(given: str | None) -> str:
     return text
 
 
-def _load(options: argparse.Namespace) -> tuple[Model, Path]:
-    """Load the model that the options name, with its progress on stderr, and say what was loaded where."""
-    import cera_py
+def _repaired(argument: str) -> str:
+    """An argument as UTF-8, which Python hides in surrogates where the locale says ASCII. Raises UnicodeError."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(argument).decode()
+    return argument
+
+
+def _default_model() -> Path:
     from cera_py import pull
 
-    path = options.model or pull.default_model()
-    start = time.perf_counter()
+    return pull.default_model()
+
+
+def _load(options: argparse.Namespace, path: Path) -> Model:
+    import cera_py
+
     with _LoadProgress() as progress:
-        model = cera_py.load(path, device=options.device, context=options.context, progress=progress)
-    seconds = time.perf_counter() - start
-    about = f"{path.name}: {model.architecture} on {model.device}, context {model.context}, loaded in {seconds:.1f} s"
-    print(about, file=sys.stderr, flush=True)
-    return model, path
+        return cera_py.load(path, device=options.device, context=options.context, progress=progress)
 
 
 class _LoadProgress:

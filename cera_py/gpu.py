@@ -239,9 +239,11 @@ class Gpu:
             return np.frombuffer(self.queue.read_buffer(buffer, offset, nbytes), np.uint8)
 
     def shader(self, name: str, constants: dict[str, Constant], includes: tuple[str, ...] = (), more: str = "") -> Shader:
-        """Assemble a kernel for this device: adds SUBGROUP_SIZE, and the reduction that the device can do."""
-        reduction = "reduce_subgroup" if self.subgroups else "reduce_shared"
-        return assemble(name, {**constants, "SUBGROUP_SIZE": self.subgroup_size}, (reduction, *includes), more)
+        """Assemble a kernel for this device; one with LANES gets the reductions over threads that the device can do."""
+        if "LANES" in constants:
+            includes = ("reduce_subgroup" if self.subgroups else "reduce_shared", *includes)
+            constants = {**constants, "SUBGROUP_SIZE": self.subgroup_size}
+        return assemble(name, constants, includes, more)
 
     def dispatch(self, shader: Shader, bindings: Mapping[str, Binding]) -> Dispatch:
         """Bind buffers, by the names of the shader's variables, to its pipeline, which is compiled once."""

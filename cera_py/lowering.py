@@ -38,7 +38,8 @@ from cera_py.operations import (
 )
 
 # Words of the `step` buffer, the state of the step on the GPU
-N_TOKENS, FIRST_OUTPUT, N_OUTPUTS, STEPS_DONE = 0, 1, 2, 3
+# 0: n_tokens, 1: the first token whose logits are wanted, 2: n_outputs, 3: steps done
+N_TOKENS, N_OUTPUTS = 0, 2
 TOKENS_AT = 16  # then per token: its id, its position
 
 SPLIT = 512  # positions that one workgroup of decode attention reads
@@ -149,10 +150,10 @@ class Lowering:
                 return 2
             case [TakeOutputs() as take, Norm() as op, *_] if op.x == take.out:
                 self._outputs |= {take.out, op.out}
-                self._norm(op, self._buffers[take.x, False], FIRST_OUTPUT)
+                self._norm(op, self._buffers[take.x, False], outputs=True)
                 return 2
             case [Norm() as op, *_]:
-                self._norm(op, self._buffers[op.x, False], None)
+                self._norm(op, self._buffers[op.x, False], outputs=False)
                 return 1
             case [Attend() as op, *_]:
                 self._attend(op)
@@ -240,11 +241,11 @@ class Lowering:
             buffers = {**piece.planes, "step": self.step, "x": out}
             self._record(shader, buffers, lambda size: embed.grid(table.cols, size.n_tokens))
 
-    def _norm(self, op: Norm, x: Any, first_at: int | None) -> None:
+    def _norm(self, op: Norm, x: Any, outputs: bool) -> None:
         for fixed in self._readers[op.out]:
-            shader = norm.shader(self.gpu, op.x.width, op.eps, fixed, first_at)
+            shader = norm.shader(self.gpu, op.x.width, op.eps, fixed, outputs)
             buffers = {"step": self.step, "x": x, "weight": self.weights.vector(op.weight)}
-            self._record_rows(shader, buffers | self._emitted(op.out, fixed), outputs=first_at is not None)
+            self._record_rows(shader, buffers | self._emitted(op.out, fixed), outputs)
 
     def _linear(self, layer: Linear, out: Any, then: str, value: Value, out_at: int = 0) -> None:
         """One layer whose sums go into (or onto) `out`, from column out_at on of rows as wide as `value`."""
@@ -352,7 +353,7 @@ class Lowering:
         program = self.program
         n_heads, head_dim, capacity = program.n_heads, program.head_dim, self.cache.capacity
         to_fixed16 = self._readers[op.out] == {True} and head_dim % fixed16.BLOCK == 0
-        out = {"fixed": self._fixed(op.out)} if to_fixed16 else {"out": self._plain(op.out)}
+        out = self._emitted(op.out, to_fixed16)
         qkv_width = (n_heads + 2 * program.n_kv_heads) * head_dim
         reads = {"step": self.step, "qkv": self._buffers[op.q, False]}
         reads |= {"k_cache": self.cache.k[op.layer], "v_cache": self.cache.v[op.layer]}
@@ -367,7 +368,7 @@ class Lowering:
                 capacity=capacity,
                 scale=op.scale,
                 split=split,
-                fixed16=fixed,
+                emit_fixed16=fixed,
             )
 
         whole = self.gpu.dispatch(shader(0, to_fixed16), reads | out)
@@ -377,7 +378,7 @@ class Lowering:
             size_of = attention.partials_size(self.max_tokens, n_heads, head_dim, capacity, SPLIT)
             partials = self._buffer(4 * size_of, "attention partials")
             combine_shader = attention.combine_shader(
-                self.gpu, n_heads=n_heads, head_dim=head_dim, capacity=capacity, window=0, split=SPLIT, fixed16=to_fixed16
+                self.gpu, n_heads=n_heads, head_dim=head_dim, capacity=capacity, split=SPLIT, emit_fixed16=to_fixed16
             )
             split = self.gpu.dispatch(shader(SPLIT, False), reads | {"partials": partials})
             combine = self.gpu.dispatch(combine_shader, {"step": self.step, "partials": partials} | out)

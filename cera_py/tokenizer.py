@@ -372,7 +372,12 @@ class _MergeEncoder:
 
     def encode(self, text: str, after_special: bool) -> list[int]:
         """Encode text; what stands before it does not matter."""
-        ids: list[int] = self._library_tokenizer.encode(text, add_special_tokens=False).ids
+        try:
+            ids: list[int] = self._library_tokenizer.encode(text, add_special_tokens=False).ids
+        except BaseException as error:  # the library's panics are no Exceptions
+            if type(error).__name__ != "PanicException":
+                raise
+            raise InvalidArgumentError(f"the text has too long a run of white space to encode ({error})") from None
         return ids
 
     def written_bytes(self, text: str) -> bytes:
@@ -440,14 +445,14 @@ class _ScoreEncoder:
         # Where no token spans the start of a word, words encode on their own, and frequent ones need no second look.
         spans_words = re.search("[^▁\0]▁", "\0".join(vocabulary.tokens))
         self._words = re.compile("(?s).+" if spans_words else "▁*[^▁]+|▁+")
-        self._encode_word = functools.lru_cache(maxsize=1 << 14)(self._merge)
+        self._merge_cached = functools.lru_cache(maxsize=1 << 14)(self._merge)
 
     def encode(self, text: str, after_special: bool) -> list[int]:
         """Encode text, with a space before it where the model puts one at a start."""
         if self.adds_space and after_special:
             text = " " + text
         words = self._words.findall(text.replace(" ", _SPACE_MARK))
-        return [id for word in words for id in self._encode_word(word)]
+        return [id for word in words for id in (self._merge_cached(word) if len(word) < 64 else self._merge(word))]
 
     def written_bytes(self, text: str) -> bytes:
         """Give a token's text with its spaces."""

@@ -20,7 +20,7 @@ _WORKGROUP = 256
 
 def shader(gpu: Gpu, width: int) -> Shader:
     """The kernel for rows of `width` values."""
-    return gpu.shader("add", {"COUNT": width, "WORKGROUP": _WORKGROUP, "LANES": 32})
+    return gpu.shader("add", {"COUNT": width, "WORKGROUP": _WORKGROUP})
 
 
 def grid(width: int, n_tokens: int) -> Grid:

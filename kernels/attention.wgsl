@@ -57,7 +57,7 @@ fn softcap(scores: vec4<f32>) -> vec4<f32> {
     if (SOFTCAP == 0.0) {
         return scores;
     }
-    let e = exp(abs(scores) * (-2.0 / SOFTCAP));
+    let e = exp(abs(scores) * (-2.0 / max(SOFTCAP, 1e-6)));  // no division by zero even where it is folded away
     return SOFTCAP * sign(scores) * (1.0 - e) / (1.0 + e);
 }
 

@@ -40,8 +40,8 @@ fn store_fixed16(
             fixed[(row + plane) * row_blocks * 4u + word] = pack4xI8(high);
             fixed[(row + 2u + plane) * row_blocks * 4u + word] = pack4xI8(low);
             if (lane < 4u) {
-                let meta = vec4<u32>(bitcast<u32>(scale), bitcast<u32>(sums.x), bitcast<u32>(sums.y), 0u);
-                fixed[(row + 4u) * row_blocks * 4u + word] = meta[lane];
+                let described = vec4<u32>(bitcast<u32>(scale), bitcast<u32>(sums.x), bitcast<u32>(sums.y), 0u);
+                fixed[(row + 4u) * row_blocks * 4u + word] = described[lane];
             }
         }
     }

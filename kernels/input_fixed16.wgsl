@@ -4,7 +4,7 @@
 
 fn load_activation(token: u32, b: u32) -> Activation {
     let at = token * 5u * STEPS + b;
-    let meta = bitcast<vec4<f32>>(input[at + 4u * STEPS]);
+    let numbers = bitcast<vec4<f32>>(input[at + 4u * STEPS]);
     return Activation(
-        input[at], input[at + STEPS], input[at + 2u * STEPS], input[at + 3u * STEPS], meta.x, meta.y, meta.z);
+        input[at], input[at + STEPS], input[at + 2u * STEPS], input[at + 3u * STEPS], numbers.x, numbers.y, numbers.z);
 }

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cera_py.gpu import Gpu
 
 _WORKGROUP = 256
-_NONE = 0xFFFFFFFF
 
 
 def emit_include(fixed16: bool) -> tuple[str, ...]:
@@ -31,9 +30,9 @@ def _row_shader(gpu: Gpu, name: str, cols: int, fixed16: bool, more: dict[str, i
     return gpu.shader(name, constants, (*includes, *emit_include(fixed16)), values)
 
 
-def shader(gpu: Gpu, cols: int, eps: float, fixed16: bool, first_at: int | None = None) -> Shader:
-    """The norm kernel. first_at: the word of `step` that holds the first token to take (None: all tokens)."""
-    more = {"EPS": float(eps), "FIRST_AT": _NONE if first_at is None else first_at}
+def shader(gpu: Gpu, cols: int, eps: float, fixed16: bool, outputs_only: bool = False) -> Shader:
+    """The norm kernel. outputs_only: of the tokens whose logits are wanted, not of all."""
+    more = {"EPS": float(eps), "OUTPUTS_ONLY": outputs_only}
     return _row_shader(gpu, "norm", cols, fixed16, more, ())
 
 

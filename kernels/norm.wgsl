@@ -1,8 +1,6 @@
 // RMSNorm of each token's row, encoded for the linear layers that read it. One workgroup a token.
-// Expects COLS, EPS, FIRST_AT (the word of `step` that holds the first token to take, or NONE), WORKGROUP (a multiple of
-// 32), and an emit_*.wgsl.
-
-const NONE: u32 = 0xffffffffu;
+// Expects COLS, EPS, OUTPUTS_ONLY (begin at the first token whose logits are wanted), WORKGROUP (a multiple of 32), and
+// an emit_*.wgsl.
 
 @group(0) @binding(auto) var<storage, read> step: array<u32>;
 @group(0) @binding(auto) var<storage, read> x: array<f32>;              // [T, COLS]
@@ -11,10 +9,7 @@ const NONE: u32 = 0xffffffffu;
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let token = group.x;
-    var source = token;
-    if (FIRST_AT != NONE) {
-        source += step[FIRST_AT];
-    }
+    let source = token + select(0u, step[1], OUTPUTS_ONLY);
 
     var squares = 0.0;
     for (var i = thread; i < COLS; i += WORKGROUP) {

@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from cera_py.errors import ModelFileError
 
-CHUNK_VALUES = 1 << 16  # 256 KiB of float32: a chunk and its temporaries stay in the cache
+CHUNK_VALUES = 1 << 18  # few enough for the cache, many enough that the calls do not count
 ELEMENT_BYTES = {"u32": 4, "vec2<u32>": 8, "vec4<u32>": 16, "vec4<f32>": 16}
 
 

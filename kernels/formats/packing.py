@@ -20,12 +20,11 @@ def spread_nibbles(codes: NDArray[np.uint8], position: int) -> NDArray[np.uint32
     codes: flat uint8 [n * 16]; position: the bit of its byte at which a nibble begins, 0..4.
     Returns uint32 [n, 8]: value 4w+k in byte k of word w.
     """
-    words = codes.view(np.uint64).reshape(-1, 2)
-    mask = np.uint64(LOW << position)
-    spread = np.empty((len(words), 2, 2), np.uint64)
-    np.bitwise_and(words << position, mask, out=spread[:, 0])
-    np.bitwise_and(words >> (4 - position), mask, out=spread[:, 1])
-    return spread.reshape(-1, 4).view(np.uint32)
+    words = codes.view(np.uint64)
+    spread = np.empty((len(words) // 2, 2), "V16")
+    spread[:, 0] = ((words << position) & (LOW << position)).view("V16")
+    spread[:, 1] = ((words >> (4 - position)) & (LOW << position)).view("V16")
+    return spread.view(np.uint32)
 
 
 def pair_nibbles(first: NDArray[np.void], second: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.void]]:

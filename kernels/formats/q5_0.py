@@ -40,18 +40,20 @@ def gather_high(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
     gathered = np.zeros_like(bits)
     for j in range(8):
         four = bits >> (4 * j) & 15
-        gathered |= (
-            four * 0x00204081 & 0x01010101
-        ) << j  # the product puts bit k of four at bit 8k (and others elsewhere)
+        spread = four * 0x00204081 & 0x01010101  # four copies 7 bits apart: bit k of copy k falls on bit 8k
+        gathered |= spread << j
     return gathered
 
 
 def spread_high(high: NDArray[np.uint8], position: int) -> NDArray[np.uint32]:
     """Spread gathered bits to bit `position` of one byte a value: uint32 [n, 8]."""
-    words = high.view(np.uint32).reshape(-1, 1) << np.arange(7, -1, -1, dtype=np.uint32)
-    words &= 0x80808080
-    words >>= 7 - position
-    return words
+    words = high.view(np.uint32)
+    spread = np.empty((len(words), 8), np.uint32)
+    for j in range(8):
+        np.left_shift(words, 7 - j, out=spread[:, j])
+    spread &= 0x80808080
+    spread >>= 7 - position
+    return spread
 
 
 FORMAT = integer_format("Q5_0", 32, RECORD, PLANES, split, load)

@@ -30,12 +30,12 @@ def samples(n_tokens, n_blocks, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n_tokens, n_blocks, 32)).astype(np.float32)
     flat = x.reshape(-1, 32)
-    flat[0 :: 7] *= 1e-3
-    flat[1 :: 7] = 0
-    flat[2 :: 7, 5] = -1e4
-    flat[3 :: 7] *= np.float32(1e30) / np.abs(flat[3 :: 7]).max()
-    flat[4 :: 7] *= 1e-40
-    flat[5 :: 7] *= 1e-25
+    flat[0::7] *= 1e-3
+    flat[1::7] = 0
+    flat[2::7, 5] = -1e4
+    flat[3::7] *= np.float32(1e30) / np.abs(flat[3::7]).max()
+    flat[4::7] *= 1e-40
+    flat[5::7] *= 1e-25
     return x.reshape(n_tokens, n_blocks * 32)
 
 
@@ -77,7 +77,13 @@ def test_gpu_stores_what_numpy_does(gpu, reduction, workgroup, stored, blocks):
     if reduction == "reduce_subgroup" and not gpu.subgroups:
         pytest.skip("this adapter has no subgroups")
     x = samples(3, blocks, seed=stored)
-    constants = {"WORKGROUP": workgroup, "LANES": 8, "SUBGROUP_SIZE": gpu.subgroup_size, "STORED": stored, "BLOCKS": blocks}
+    constants = {
+        "WORKGROUP": workgroup,
+        "LANES": 8,
+        "SUBGROUP_SIZE": gpu.subgroup_size,
+        "STORED": stored,
+        "BLOCKS": blocks,
+    }
     includes = [wgsl_file(reduction), wgsl_file("fixed16")]
     text = "\n".join([*(declare(*item) for item in constants.items()), *includes, KERNEL])
     shader = Shader("fixed16", text, (("x", False), ("fixed", True)))
