@@ -81,6 +81,25 @@ def render(
     return text.removeprefix(variables["bos_token"]) if tokenizer.adds_bos else text
 
 
+def encode_chat(
+    tokenizer: Tokenizer,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    add_generation_prompt: bool = True,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+) -> list[int]:
+    """Write a conversation by the tokenizer's own template, and encode it. Arguments and errors as in `render`."""
+    return tokenizer.encode(
+        render(
+            tokenizer.chat_template,
+            messages,
+            tokenizer=tokenizer,
+            add_generation_prompt=add_generation_prompt,
+            tools=tools,
+        )
+    )
+
+
 class _RefusalError(Exception):
     """What a template's `raise_exception` raises."""
 

@@ -74,7 +74,8 @@ class TokenKind(enum.IntEnum):
     BYTE = 6
 
 
-_HIDDEN: Final = frozenset((TokenKind.CONTROL, TokenKind.UNKNOWN))  # no text of their own
+_HIDDEN: Final = frozenset((TokenKind.CONTROL, TokenKind.UNKNOWN))  # shown, and found in text, only when asked for
+_VISIBLE: Final = frozenset((TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.BYTE))
 
 
 class Tokenizer:
@@ -177,8 +178,8 @@ class Tokenizer:
         found = self._bytes.get((id, special))
         if found is None:
             kind = self._kind(id)
-            hidden = (kind in _HIDDEN and not special) or kind in (TokenKind.UNUSED, TokenKind.UNDEFINED)
-            found = self._bytes[id, special] = b"" if hidden else self._written_bytes(id, kind)
+            shown = kind in _VISIBLE or (special and kind in _HIDDEN)
+            found = self._bytes[id, special] = self._written_bytes(id, kind) if shown else b""
         return found
 
     def token_text(self, id: int) -> str:
@@ -244,7 +245,7 @@ class TextStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, id: int) -> str:
-        """Take the next token; return the text that is complete with it, often a word, sometimes "" ."""
+        """Take the next token; return the text that is complete with it, often a word, sometimes nothing."""
         data = self._tokenizer.token_bytes(id, self._special)
         if self._drop_space and data and not self._tokenizer.is_control(id):
             data = data.removeprefix(b" ")
@@ -273,9 +274,9 @@ class _Vocabulary:
         unknown_id: int | None = None,
         adds_bos: bool = False,
     ) -> None:
-        self.tokens: list[str] = list(_get(metadata, "tokenizer.ggml.tokens", list))
-        if not self.tokens or not all(type(token) is str for token in self.tokens):
-            raise ModelFileError("the key 'tokenizer.ggml.tokens' must be a list of strings, not empty")
+        self.tokens = _get_strings(metadata, "tokenizer.ggml.tokens")
+        if not self.tokens:
+            raise ModelFileError("the key 'tokenizer.ggml.tokens' is empty; convert the model again")
         if "" in self.tokens:
             self.tokens = [token or f"[EMPTY_{id}]" for id, token in enumerate(self.tokens)]
         self.ids = {token: id for id, token in enumerate(self.tokens)}
@@ -289,7 +290,7 @@ class _Vocabulary:
         self.eos_id = self._special_id(metadata, "eos", eos_id)
         self.unknown_id = self._special_id(metadata, "unknown", unknown_id)
         self._special_id(metadata, "padding", None)  # unused here; a bad one still means a damaged file
-        adds_bos = adds_bos or _get(metadata, "tokenizer.ggml.pre", str, "") in BOS_BY_DEFAULT
+        adds_bos |= _get(metadata, "tokenizer.ggml.pre", str, "") in BOS_BY_DEFAULT
         self.adds_bos = _get(metadata, "tokenizer.ggml.add_bos_token", bool, adds_bos)
         if self.bos_id is None:
             if self.adds_bos and "tokenizer.ggml.add_bos_token" in metadata:
@@ -394,14 +395,21 @@ def _byte_level_bpe(metadata: Mapping[str, Any], vocabulary: _Vocabulary) -> tok
     pre = _get(metadata, "tokenizer.ggml.pre", str, "")
     if pre not in WORD_PATTERNS:
         _warn_of_unknown_pre(pre)
-    merges = [tuple(merge.split(" ")) for merge in dict.fromkeys(_get(metadata, "tokenizer.ggml.merges", list))]
-    if any(len(pair) != 2 for pair in merges):
-        wrong = next(pair for pair in merges if len(pair) != 2)
-        raise ModelFileError(f"the key 'tokenizer.ggml.merges' has {' '.join(wrong)!r}, which is no pair of tokens")
+    lines = dict.fromkeys(_get_strings(metadata, "tokenizer.ggml.merges"))  # of equal lines the first counts
+    merges = [(left, right) for left, _, right in (line.partition(" ") for line in lines)]
+    if any(not right or " " in right for _, right in merges):
+        wrong = next(line for line in lines if line.count(" ") != 1 or line.endswith(" "))
+        raise ModelFileError(f"the key 'tokenizer.ggml.merges' has {wrong!r}, which is no pair of tokens")
+    if _LONE_SURROGATE.search("".join(vocabulary.tokens)):
+        raise ModelFileError(
+            "the key 'tokenizer.ggml.tokens' has bytes that are no UTF-8, impossible in a gpt2 vocabulary"
+        )
     try:
         bpe = models.BPE(vocab=vocabulary.ids, merges=merges, ignore_merges=pre in WHOLE_WORDS_FIRST)
-    except Exception as error:  # the library raises plain Exception: a merge names a token that is not there
-        raise ModelFileError(f"the key 'tokenizer.ggml.merges' does not fit the tokens: {error}") from None
+    except Exception as error:  # the library raises plain Exception: a merge of tokens that are not there, as a rule
+        raise ModelFileError(
+            f"the keys tokenizer.ggml.merges and .tokens do not fit together: {' '.join(str(error).split())}"
+        ) from None
     split = [
         pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
         for pattern in WORD_PATTERNS.get(pre, WORD_PATTERNS["default"])
@@ -560,6 +568,14 @@ def _get(metadata: Mapping[str, Any], key: str, kind: type, default: Any = _MISS
     if key in metadata and wrong:
         raise ModelFileError(f"the key {key!r} is {type(value).__name__}, not {kind.__name__}; convert the model again")
     return value
+
+
+def _get_strings(metadata: Mapping[str, Any], key: str) -> list[str]:
+    """Return the list of strings of a key; ModelFileError if it is missing or something else."""
+    values: list[str] = _get(metadata, key, list)
+    if not set(map(type, values)) <= {str}:
+        raise ModelFileError(f"the key {key!r} must be a list of strings; convert the model again")
+    return values
 
 
 def _get_numbers(metadata: Mapping[str, Any], key: str, n_tokens: int, kinds: str) -> np.ndarray[Any, Any] | None:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from cera_py.gpu import Gpu, Grid
 
 WORKGROUP = 256
-SCORES_AT_ONCE = 1 << 22  # of `reference`, in float32: 16 MiB
+SCORES_AT_ONCE = 1 << 20  # of `reference`: 4 MiB of float32 stay in a processor's cache
+TOKENS_AT_ONCE = 128  # a chunk reads the context up to its last token only
 
 
 def reference(
@@ -49,7 +50,7 @@ def reference(
 ) -> NDArray[np.float32]:
     """Attention of q [T, n_heads, head_dim] at positions [T] over caches [n_kv_heads, capacity, head_dim].
 
-    Returns [T, n_heads, head_dim]. Tokens are taken in chunks, so that the scores stay within a few MiB.
+    Returns [T, n_heads, head_dim]. Tokens are taken in chunks, whose scores stay in the processor's cache.
     """
     n_tokens, n_heads, head_dim = q.shape
     n_kv_heads = k_cache.shape[0]
@@ -57,7 +58,7 @@ def reference(
     if n_tokens == 1:
         grouped = q.reshape(n_kv_heads, group, head_dim)
         return _attend(grouped, k_cache, v_cache, positions, scale, window, softcap).reshape(q.shape)
-    chunk = max(1, SCORES_AT_ONCE // (n_heads * (int(positions.max()) + 1)))
+    chunk = min(TOKENS_AT_ONCE, max(1, SCORES_AT_ONCE // (n_heads * (int(positions.max()) + 1))))
     out = np.empty_like(q)
     for first in range(0, n_tokens, chunk):
         part = q[first : first + chunk]
@@ -84,21 +85,24 @@ def _attend(
     begin = max(0, earliest + 1 - window) if window else 0
     k, v = k_cache[:, begin : latest + 1], v_cache[:, begin : latest + 1]  # [n_kv_heads, S, head_dim]
 
-    scores = np.matmul(q * np.float32(scale), k.transpose(0, 2, 1))  # [n_kv_heads, group * T, S]
+    # One token's products are with vectors, because those with thin matrices are slower. [n_kv_heads, group * T, S]
+    q = q * np.float32(scale)
+    scores = np.matmul(k[:, None], q[..., None])[..., 0] if n_tokens == 1 else np.matmul(q, k.transpose(0, 2, 1))
     if softcap:
         scores /= np.float32(softcap)
         np.tanh(scores, out=scores)
         scores *= np.float32(softcap)
     if n_tokens > 1:
-        key = np.arange(begin, latest + 1)
-        hidden = key > positions[:, None]  # [T, S]
+        by_token = scores.reshape(len(q), -1, n_tokens, latest + 1 - begin)
+        later = np.arange(earliest + 1, latest + 1) > positions[:, None]  # [T, keys that some token may not see]
+        np.copyto(by_token[..., earliest + 1 - begin :], np.float32(-np.inf), where=later)
         if window:
-            hidden |= key <= positions[:, None] - window
-        by_token = scores.reshape(q.shape[0], -1, n_tokens, key.size)
-        np.copyto(by_token, np.float32(-np.inf), where=hidden)
+            past = np.arange(begin, latest + 1 - window) <= positions[:, None] - window
+            np.copyto(by_token[..., : past.shape[1]], np.float32(-np.inf), where=past)
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
-    out: NDArray[np.float32] = np.matmul(scores, v)
+    out: NDArray[np.float32]
+    out = np.matmul(scores[:, :, None], v[:, None])[:, :, 0] if n_tokens == 1 else np.matmul(scores, v)
     out /= scores.sum(axis=-1, keepdims=True)
     return out
 

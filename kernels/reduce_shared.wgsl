@@ -1,5 +1,5 @@
 // Sums and maxima over the threads of a workgroup, through shared memory, for devices without subgroups.
-// reduce_subgroup.wgsl: the same functions by shuffles. Expects WORKGROUP and LANES (powers of two, LANES <= WORKGROUP).
+// reduce_subgroup.wgsl: the same by shuffles. Expects WORKGROUP and LANES (powers of two, LANES <= WORKGROUP).
 //
 // A butterfly: in step s a thread adds the value of thread ^ s. Its order is fixed, so the same input gives the same
 // bits, in every thread of a team alike. All threads of the workgroup must call these functions together.
