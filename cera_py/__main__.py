@@ -2,7 +2,10 @@
 
 import sys
 
-from cera_py.cli import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from cera_py.cli import main
+
+        sys.exit(main())
+    except KeyboardInterrupt:  # so early that the command line was not there yet to catch it
+        sys.exit(130)

@@ -51,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Python wraps one that comes while a class is made
+            return _fail("interrupted", 130, debug)
         return _fail(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug)
 
 
@@ -105,6 +107,8 @@ def generate(options: argparse.Namespace) -> int:
         elif text and not text.endswith("\n"):
             print(flush=True)
         _print_statistics(statistics, model.weight_bytes)
+        if interrupted:
+            print("interrupted", file=sys.stderr)
     return 130 if interrupted else 0
 
 
@@ -267,10 +271,12 @@ def _rates(statistics: Statistics, weight_bytes: int) -> dict[str, float]:
 
 
 def _print_statistics(statistics: Statistics, weight_bytes: int) -> None:
+    if not statistics.prompt_seconds:  # interrupted before the first token
+        return
     rates = _rates(statistics, weight_bytes)
     for kind in ("prompt", "decode"):
         tokens, seconds, rate = (rates[f"{kind}_{what}"] for what in ("tokens", "seconds", "tokens_per_second"))
-        line = f"{kind}: {tokens} tokens in {seconds:.2f} s, {rate:.1f} tok/s"
+        line = f"{kind}: {tokens} token{'' if tokens == 1 else 's'} in {seconds:.2f} s, {rate:.1f} tok/s"
         if kind == "decode":
             line += f", {rates['decode_gigabytes_per_second']:.2f} GB/s of weights read"
         print(line, file=sys.stderr)

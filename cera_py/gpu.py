@@ -170,6 +170,26 @@ class Dispatch:
     bind_group: Any
 
 
+def _shader_module(device: Any, label: str, code: str) -> Any:
+    """Compile our WGSL without bounds checks and loop guards, which cost 2..8 % of a step; CERA_CHECKED=1 keeps them.
+
+    wgpu-py has no call for that, so this goes through wgpu-native's C interface.
+    """
+    if os.environ.get("CERA_CHECKED"):
+        return device.create_shader_module(label=label, code=code)
+    from wgpu.backends.wgpu_native import _api, ffi, lib
+
+    text, name = ffi.new("char[]", code.encode()), ffi.new("char[]", label.encode())
+    source = ffi.new("WGPUShaderSourceWGSL *")
+    source.chain.sType = lib.WGPUSType_ShaderSourceWGSL
+    source.code.data, source.code.length = text, len(code.encode())
+    descriptor = ffi.new("WGPUShaderModuleDescriptor *")
+    descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", source)
+    descriptor.label.data, descriptor.label.length = name, len(label.encode())
+    module = _api.libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0)
+    return _api.GPUShaderModule(label, module, device)
+
+
 class Gpu:
     """One device: makes buffers and dispatches, submits them, reads results back."""
 
@@ -178,6 +198,9 @@ class Gpu:
         self.subgroups = "subgroup" in adapter.features
         smallest, largest = adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
         self.subgroup_size = smallest if self.subgroups and smallest == largest else 0  # 0: the shader must ask
+        # Software runs 4 or 8 threads at a time, and pays for every one more that a barrier has to wait for.
+        self.max_lanes = 32 if info.hardware else 8  # threads that share a row of weights
+        self.max_workgroup = 256 if info.hardware else 32  # threads that share a head or a token's row
         self.max_binding_bytes = info.max_binding_bytes
         self.max_workgroups = adapter.limits["max-compute-workgroups-per-dimension"]
         with gpu_errors(f"opening {info.name}"):
@@ -265,7 +288,7 @@ class Gpu:
         import wgpu
 
         if shader.text not in self._pipelines:
-            module = self.device.create_shader_module(label=shader.label, code=shader.text)
+            module = _shader_module(self.device, shader.label, shader.text)
             kinds = [wgpu.BufferBindingType.storage if w else "read-only-storage" for _, w in shader.bindings]
             layout = self.device.create_bind_group_layout(
                 entries=[

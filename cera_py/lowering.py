@@ -369,6 +369,7 @@ class Lowering:
                 scale=op.scale,
                 split=split,
                 emit_fixed16=fixed,
+                workgroup=self.gpu.max_workgroup,
             )
 
         whole = self.gpu.dispatch(shader(0, to_fixed16), reads | out)

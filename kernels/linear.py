@@ -48,9 +48,9 @@ class LinearShape:
         return (-(-self.n_rows // GROUP_ROWS), -(-n_tokens // self.tile), 1)
 
 
-def _lanes(steps: int) -> int:
+def _lanes(steps: int, most: int) -> int:
     """Threads a row: a power of two, no more than there are blocks in a row."""
-    lanes = 32
+    lanes = most
     while lanes > 4 and lanes > steps:
         lanes //= 2
     return lanes
@@ -68,7 +68,7 @@ def shader(
 ) -> Shader:
     """The kernel of one linear layer. `gate`: the planes hold the gate's rows, then as many of up."""
     steps = steps_per_row(fmt, shape.cols)
-    lanes = _lanes(steps)
+    lanes = _lanes(steps, gpu.max_lanes)
     constants = {
         "LANES": lanes,
         "TEAMS": TEAMS,

@@ -16,8 +16,6 @@ from cera_py.kernels.kernel import Shader
 if TYPE_CHECKING:
     from cera_py.gpu import Gpu
 
-_WORKGROUP = 256
-
 
 def emit_include(fixed16: bool) -> tuple[str, ...]:
     """The WGSL files that give `emit`, which writes a kernel's result as the next linear layer reads it."""
@@ -25,7 +23,7 @@ def emit_include(fixed16: bool) -> tuple[str, ...]:
 
 
 def _row_shader(gpu: Gpu, name: str, cols: int, fixed16: bool, more: dict[str, int | float], includes: tuple[str, ...]) -> Shader:
-    constants = {"COLS": cols, "COLS_OUT": cols, "WORKGROUP": _WORKGROUP, "LANES": 32, **more}
+    constants = {"COLS": cols, "COLS_OUT": cols, "WORKGROUP": gpu.max_workgroup, "LANES": 32, **more}
     values = "var<workgroup> values: array<f32, WORKGROUP>;"
     return gpu.shader(name, constants, (*includes, *emit_include(fixed16)), values)
 
