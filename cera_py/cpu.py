@@ -57,9 +57,7 @@ class CpuExecutor(Executor):
         n_values = {name: int(np.prod(file.tensor(name).shape)) for name in program.weights()}
         if 4 * sum(n_values.values()) <= _SHARE_OF_MEMORY * _physical_memory():
             self._dequantize_all(list(n_values), progress)
-        untied = set(n_values) - {op.table for op in program.operations if isinstance(op, Embed)}
-        read = untied | {op.weight for op in program.operations if isinstance(op, Linear)}
-        self.weight_bytes = sum(4 * n_values[name] for name in read)
+        self.weight_bytes = 4 * sum(n for name, n in n_values.items() if name not in program.tables_only())
 
     def _dequantize_all(self, names: list[str], progress: Progress | None) -> None:
         with ThreadPoolExecutor() as pool:
@@ -102,7 +100,9 @@ class CpuExecutor(Executor):
         def run(operation: object) -> None:
             match operation:
                 case Linear(x, weight, bias, out):
-                    values[out] = linear.reference(values[x], self._weight(weight), self._weight(bias) if bias else None)
+                    values[out] = linear.reference(
+                        values[x], self._weight(weight), self._weight(bias) if bias else None
+                    )
                 case Norm(x, weight, eps, out):
                     values[out] = norm.reference(values[x], self._weight(weight), eps)
                 case Add(x, y, out):

@@ -21,7 +21,7 @@ from cera_py.gpu import Gpu
 from cera_py.gpu_weights import GpuWeights
 from cera_py.kernels import argmax
 from cera_py.lowering import TOKENS_AT, Cache, Lowering, StepSize, Work
-from cera_py.operations import Embed, Linear, Program
+from cera_py.operations import Program
 
 MAX_TOKENS = 128  # of one prefill step: bounds the activations' memory
 MAX_OUTPUTS = 16  # whose logits a step can return
@@ -49,7 +49,8 @@ class GpuExecutor(Executor):
         self._results = gpu.empty(4 * argmax.N_RESULTS, "token ids")
         self._chosen = {lowering: self._choose(lowering) for lowering in (self._one, self._many)}
         self._ring = [gpu.staging(4) for _ in range(AHEAD)]
-        self.weight_bytes = self._weight_bytes()
+        tables = [self.weights.matrix(name).nbytes for name in program.tables_only()]
+        self.weight_bytes = self.weights.uploaded_bytes - sum(tables)
 
     def _make_cache(self, context: int) -> Cache:
         program, gpu = self._program, self._gpu
@@ -57,8 +58,8 @@ class GpuExecutor(Executor):
         if nbytes > gpu.max_binding_bytes:
             largest = gpu.max_binding_bytes // (nbytes // context)
             raise OutOfMemoryError(
-                f"a context of {context:,} tokens needs {nbytes:,} bytes of cache a layer, more than {gpu.name} binds at "
-                f"once ({gpu.max_binding_bytes:,}): use --context {largest} or less"
+                f"a context of {context:,} tokens needs {nbytes:,} bytes of cache a layer, more than {gpu.name} "
+                f"binds at once ({gpu.max_binding_bytes:,}): use --context {largest} or less"
             )
         layers = range(program.n_layers)
         self.cache_bytes = 2 * nbytes * program.n_layers
@@ -67,16 +68,6 @@ class GpuExecutor(Executor):
             [gpu.empty(nbytes, f"V cache of layer {i}") for i in layers],
             context,
         )
-
-    def _weight_bytes(self) -> int:
-        """Of all weights, less an embedding table that no linear layer reads."""
-        operations = self._program.operations
-        read = {operation.weight for operation in operations if isinstance(operation, Linear)}
-        tables = {operation.table for operation in operations if isinstance(operation, Embed)} - read
-        unread = sum(
-            buffer.size for table in tables for piece in self.weights.matrix(table).pieces for buffer in piece.planes.values()
-        )
-        return self.weights.uploaded_bytes - unread
 
     def _choose(self, lowering: Lowering) -> Work:
         gpu, vocab_size = self._gpu, self._program.vocab_size

@@ -31,5 +31,6 @@ class Executor(ABC):
             position += len(ids)
             ids = [token]
 
+    @abstractmethod
     def close(self) -> None:
         """Give the memory back."""

@@ -60,7 +60,9 @@ def _adapters() -> list[Any]:
 
         return list(wgpu.gpu.enumerate_adapters_sync())
     except Exception as error:
-        raise DeviceError(f"wgpu could not start ({error}): reinstall it with `pip install wgpu`, or use the CPU") from None
+        raise DeviceError(
+            f"wgpu could not start ({error}): reinstall it with `pip install wgpu`, or use the CPU"
+        ) from None
 
 
 def _describe(index: int, adapter: Any) -> DeviceInfo:
@@ -142,23 +144,21 @@ def _adapters_or_none() -> list[Any]:
 @contextlib.contextmanager
 def gpu_errors(doing: str) -> Iterator[None]:
     """Turn wgpu's exceptions into ours, with a remedy. `doing`: what failed, "uploading blk.0.attn_q.weight"."""
-    import wgpu
+    from wgpu import classes
 
     try:
         yield
-    except wgpu.GPUOutOfMemoryError:
-        raise OutOfMemoryError(
-            f"the GPU ran out of memory while {doing}: use a shorter --context, a smaller quantisation, or --device cpu"
-        ) from None
-    except wgpu.GPUError as error:
-        first_line = " ".join(str(error).split())[:300]
-        if "lost" in first_line.lower():
+    except classes.GPUError as error:
+        reason = " ".join(str(error).split())[:300]
+        if isinstance(error, classes.GPUOutOfMemoryError) or "memory" in reason.lower():
+            raise OutOfMemoryError(
+                f"the GPU ran out of memory while {doing}: use a shorter --context, a smaller model, or --device cpu"
+            ) from error
+        if "lost" in reason.lower():
             raise DeviceError(
-                f"the GPU device was lost while {doing} (driver reset, sleep, or unplugged): run again, or use --device cpu"
-            ) from None
-        if "memory" in first_line.lower():
-            raise OutOfMemoryError(f"the GPU ran out of memory while {doing}: {first_line}") from None
-        raise DeviceError(f"the GPU refused while {doing}: {first_line}") from error
+                f"the GPU device was lost while {doing} (driver reset, sleep): run again, or use --device cpu"
+            ) from error
+        raise DeviceError(f"the GPU refused while {doing}: {reason}") from error
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,10 @@ def _shader_module(device: Any, label: str, code: str) -> Any:
     """
     if os.environ.get("CERA_CHECKED"):
         return device.create_shader_module(label=label, code=code)
-    from wgpu.backends.wgpu_native import _api, ffi, lib
+    from wgpu.backends.wgpu_native import _api
 
+    native: Any = _api
+    ffi, lib = native.ffi, native.lib
     text, name = ffi.new("char[]", code.encode()), ffi.new("char[]", label.encode())
     source = ffi.new("WGPUShaderSourceWGSL *")
     source.chain.sType = lib.WGPUSType_ShaderSourceWGSL
@@ -186,8 +188,8 @@ def _shader_module(device: Any, label: str, code: str) -> Any:
     descriptor = ffi.new("WGPUShaderModuleDescriptor *")
     descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", source)
     descriptor.label.data, descriptor.label.length = name, len(label.encode())
-    module = _api.libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0)
-    return _api.GPUShaderModule(label, module, device)
+    module = native.libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0)
+    return native.GPUShaderModule(label, module, device)
 
 
 class Gpu:
@@ -261,12 +263,14 @@ class Gpu:
         with gpu_errors(f"reading {buffer.label}"):
             return np.frombuffer(self.queue.read_buffer(buffer, offset, nbytes), np.uint8)
 
-    def shader(self, name: str, constants: dict[str, Constant], includes: tuple[str, ...] = (), more: str = "") -> Shader:
+    def shader(
+        self, name: str, constants: Mapping[str, Constant], parts: tuple[str, ...] = (), declarations: str = ""
+    ) -> Shader:
         """Assemble a kernel for this device; one with LANES gets the reductions over threads that the device can do."""
         if "LANES" in constants:
-            includes = ("reduce_subgroup" if self.subgroups else "reduce_shared", *includes)
+            parts = ("reduce_subgroup" if self.subgroups else "reduce_shared", *parts)
             constants = {**constants, "SUBGROUP_SIZE": self.subgroup_size}
-        return assemble(name, constants, includes, more)
+        return assemble(name, constants, parts, declarations)
 
     def dispatch(self, shader: Shader, bindings: Mapping[str, Binding]) -> Dispatch:
         """Bind buffers, by the names of the shader's variables, to its pipeline, which is compiled once."""
@@ -303,7 +307,9 @@ class Gpu:
             self._pipelines[shader.text] = (pipeline, layout)
         return self._pipelines[shader.text]  # type: ignore[no-any-return]
 
-    def submit(self, work: Sequence[tuple[Dispatch, Grid]], copies: Sequence[tuple[Any, int, Any, int, int]] = ()) -> None:
+    def submit(
+        self, work: Sequence[tuple[Dispatch, Grid]], copies: Sequence[tuple[Any, int, Any, int, int]] = ()
+    ) -> None:
         """Run dispatches in order, in one pass, then copies (source, offset, target, offset, bytes)."""
         with gpu_errors("submitting a step"):
             encoder = self.device.create_command_encoder()

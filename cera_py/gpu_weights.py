@@ -33,6 +33,11 @@ class Matrix:
     cols: int
     pieces: tuple[Piece, ...]
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes of GPU memory."""
+        return sum(int(buffer.size) for piece in self.pieces for buffer in piece.planes.values())
+
 
 class GpuWeights:
     """The tensors of a file, as kernels bind them."""

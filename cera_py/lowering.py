@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cera_py.gpu import Dispatch, Gpu, Grid
-from cera_py.gpu_weights import GpuWeights, Matrix
+from cera_py.gpu_weights import GpuWeights, Matrix, Piece
 from cera_py.kernels import add, attention, embed, fixed16, linear, norm, rope
 from cera_py.kernels.kernel import Shader
 from cera_py.kernels.linear import LinearShape
@@ -110,7 +110,9 @@ class Lowering:
     def _lower(self) -> None:
         operations = self.program.operations
         for operation in operations:
-            for value in [v for v in vars(operation).values() if isinstance(v, Value) and v != getattr(operation, "out", 0)]:
+            for value in [
+                v for v in vars(operation).values() if isinstance(v, Value) and v != getattr(operation, "out", 0)
+            ]:
                 wanted = isinstance(operation, Linear) and self._wants_fixed16(operation.weight)
                 self._readers.setdefault(value, set()).add(wanted)
         at = 0
@@ -135,9 +137,15 @@ class Lowering:
             ] if (q_in, k_in) == (q.out, k.out) and _feeds_attention(q_norm.out, k_norm.out, v, q_rope, k_rope, append):
                 self._attention_inputs((q, k, v), q_rope, append, (q_norm, k_norm))
                 return 8
-            case [Linear() as q, Linear() as k, Linear() as v, Rope() as q_rope, Rope() as k_rope, Append() as append, *_] if (
-                _feeds_attention(q.out, k.out, v, q_rope, k_rope, append)
-            ):
+            case [
+                Linear() as q,
+                Linear() as k,
+                Linear() as v,
+                Rope() as q_rope,
+                Rope() as k_rope,
+                Append() as append,
+                *_,
+            ] if _feeds_attention(q.out, k.out, v, q_rope, k_rope, append):
                 self._attention_inputs((q, k, v), q_rope, append, None)
                 return 6
             case [Linear() as gate, Linear() as up, Gate() as op, *_] if (op.gate, op.up) == (gate.out, up.out):
@@ -257,20 +265,28 @@ class Lowering:
     ) -> None:
         outputs = x in self._outputs
         for piece in matrix.pieces:
-            shape = LinearShape(
-                n_rows=piece.n_rows,
-                cols=matrix.cols,
-                tile=self.tile,
-                out_width=out_width,
-                out_at=out_at + piece.row_at,
-                count_at=N_OUTPUTS if outputs else N_TOKENS,
-            )
-            shader = linear.shader(self.gpu, matrix.format, shape, then, bias=bias is not None)
             buffers = {**piece.planes, "input": self._input(x, matrix), "step": self.step, "out": out}
             if bias is not None:
                 buffers["bias"] = bias
-            dispatch = self.gpu.dispatch(shader, buffers)
-            self._recorded.append(_linear_work(dispatch, shape, outputs))
+
+            def dispatch(tile: int, piece: Piece = piece, buffers: dict[str, Any] = buffers) -> Recorded:
+                shape = LinearShape(
+                    n_rows=piece.n_rows,
+                    cols=matrix.cols,
+                    tile=tile,
+                    out_width=out_width,
+                    out_at=out_at + piece.row_at,
+                    count_at=N_OUTPUTS if outputs else N_TOKENS,
+                )
+                shader = linear.shader(self.gpu, matrix.format, shape, then, bias=bias is not None)
+                return _linear_work(self.gpu.dispatch(shader, buffers), shape, outputs)
+
+            tiled = dispatch(self.tile)
+            if outputs and self.tile > 1:  # a prompt wants the logits of one token only
+                single = dispatch(1)
+                self._recorded.append(_by_outputs(single, tiled))
+            else:
+                self._recorded.append(tiled)
 
     def _input(self, x: Value, matrix: Matrix) -> Any:
         return self._buffers[x, matrix.format.activation == "fixed16"]
@@ -284,9 +300,7 @@ class Lowering:
             (fixed,) = wanted
             matrix = self.weights.matrix(*names)
             shape = LinearShape(n_rows=op.out.width, cols=matrix.cols, tile=self.tile)
-            shader = linear.shader(
-                self.gpu, matrix.format, shape, "gate", activation=op.activation, emit_fixed16=fixed
-            )
+            shader = linear.shader(self.gpu, matrix.format, shape, "gate", activation=op.activation, emit_fixed16=fixed)
             buffers = {**matrix.pieces[0].planes, "input": self._input(gate.x, matrix), "step": self.step}
             dispatch = self.gpu.dispatch(shader, buffers | self._emitted(op.out, fixed))
             self._recorded.append(_linear_work(dispatch, shape, False))
@@ -408,3 +422,7 @@ def _linear_work(dispatch: Dispatch, shape: LinearShape, outputs: bool) -> Recor
     if outputs:
         return lambda size: [(dispatch, shape.grid(size.n_outputs))] if size.n_outputs else []
     return lambda size: [(dispatch, shape.grid(size.n_tokens))]
+
+
+def _by_outputs(single: Recorded, tiled: Recorded) -> Recorded:
+    return lambda size: single(size) if size.n_outputs == 1 else tiled(size)

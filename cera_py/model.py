@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from cera_py.errors import ContextFullError, InvalidArgumentError
 from cera_py.executor import Executor, Progress
 from cera_py.gguf_file import GgufFile
 from cera_py.models import build_program
+from cera_py.operations import Program
 from cera_py.sampling import Sampler, SamplingOptions
 from cera_py.tokenizer import Tokenizer
 
@@ -24,7 +25,7 @@ DEFAULT_CONTEXT = 4096  # or the model's own context length, if that is shorter
 
 @dataclass(frozen=True)
 class Piece:
-    """One generated token. `text` is what it completes: empty while a character is not whole, or for a control token."""
+    """One generated token. `text` is what it completes: empty for a control token, or until a character is whole."""
 
     id: int
     text: str
@@ -62,13 +63,16 @@ class Generation(Iterator[Piece]):
         self._pieces = self._run(model, ids, max_tokens, options, ignore_eos)
 
     def __next__(self) -> Piece:
-        return next(self._pieces)
+        piece: Piece = next(self._pieces)
+        return piece
 
     def close(self) -> None:
         """Stop here; what the GPU has run ahead is discarded."""
         self._pieces.close()
 
-    def _run(self, model: Model, ids: list[int], max_tokens: int, options: SamplingOptions, ignore_eos: bool):  # type: ignore[no-untyped-def]
+    def _run(
+        self, model: Model, ids: list[int], max_tokens: int, options: SamplingOptions, ignore_eos: bool
+    ) -> Generator[Piece, None, None]:
         started = time.perf_counter()
         statistics, stream = self.statistics, model.tokenizer.stream()
         end_ids = frozenset() if ignore_eos else model.tokenizer.end_ids
@@ -191,7 +195,7 @@ class Model:
             raise ContextFullError(f"{len(checked):,} tokens do not fit the context of {self.context:,}")
         return checked
 
-    def _tokens(self, ids: list[int], options: SamplingOptions):  # type: ignore[no-untyped-def]
+    def _tokens(self, ids: list[int], options: SamplingOptions) -> Generator[int, None, None]:
         """The tokens that follow ids, without end as far as the context reaches."""
         size = self._executor.max_tokens
         first = (len(ids) - 1) // size * size  # where the last chunk of the prompt begins
@@ -218,8 +222,8 @@ def load(
 ) -> Model:
     """Load a GGUF model onto a device.
 
-    device: auto, gpu, cpu, an adapter's index, or a part of its name. context: tokens that prompt and answer share; None
-    takes the model's context length, at most 4096. progress: called with what is done and the fraction, 0 .. 1.
+    device: auto, gpu, cpu, an adapter's index, or a part of its name. context: tokens that prompt and answer share;
+    None takes the model's context length, at most 4096. progress: called with what is done and the fraction, 0 .. 1.
     Raises ModelFileError, UnsupportedModelError, DeviceError, OutOfMemoryError or InvalidArgumentError.
     """
     if context is not None and context < 1:
@@ -239,7 +243,7 @@ def load(
         raise
 
 
-def _executor(device: str, program, file: GgufFile, context: int, progress: Progress | None) -> Executor:  # type: ignore[no-untyped-def]
+def _executor(device: str, program: Program, file: GgufFile, context: int, progress: Progress | None) -> Executor:
     gpu = None
     if device != "cpu":
         from cera_py.gpu import open_device

@@ -179,3 +179,8 @@ class Program:
                 if isinstance(name, str):
                     names[name] = None
         return list(names)
+
+    def tables_only(self) -> set[str]:
+        """The embedding tables that no linear layer reads: a step reads a row of them, of all other weights all."""
+        read = {operation.weight for operation in self.operations if isinstance(operation, Linear)}
+        return {operation.table for operation in self.operations if isinstance(operation, Embed)} - read

@@ -43,5 +43,5 @@ def grid(cols: int, n_tokens: int) -> Grid:
 
 def reference(table: NDArray[np.float32], ids: Sequence[int], scale: float = 1.0) -> NDArray[np.float32]:
     """table [vocab, cols], ids [T] -> [T, cols]."""
-    rows = table[np.asarray(ids)]
+    rows: NDArray[np.float32] = table[np.asarray(ids)]
     return rows if scale == 1.0 else rows * np.float32(scale)

@@ -1,13 +1,14 @@
-"""What every kernel's description is made of: a WGSL file, the files it includes, and the constants it expects.
+"""What every kernel is made of: a WGSL file, the parts it includes, and the constants it expects.
 
-A kernel's text is a header of constants, then its includes, then its own file. So a .wgsl file uses UPPER_CASE names
-that it does not declare, its bindings may be numbered `@binding(auto)`, in order, and two interchangeable includes (with subgroups or without, one weight format or another)
-give the same functions in two ways.
+A shader's text is a header of constants, then the parts, then the kernel's own file. So a .wgsl file uses UPPER_CASE
+names that it does not declare, and numbers its bindings `@binding(auto)`: 0, 1, 2, ... in the order of the text. Two
+interchangeable parts (with subgroups or without, one weight format or another) define the same functions in two ways.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,7 +35,7 @@ class Shader:
 
 @cache
 def wgsl_file(name: str) -> str:
-    """The text of kernels/NAME.wgsl ("formats/q4_0" reaches into the folder of formats)."""
+    """The text of kernels/NAME.wgsl; "parts/bias" and "formats/q4_0" reach into the folders."""
     return (_FOLDER / f"{name}.wgsl").read_text(encoding="utf-8")
 
 
@@ -47,14 +48,17 @@ def declare(name: str, value: Constant) -> str:
     return f"const {name}: f32 = {value!r};"
 
 
-def assemble(name: str, constants: dict[str, Constant], includes: tuple[str, ...] = (), declarations: str = "") -> Shader:
+def assemble(
+    name: str, constants: Mapping[str, Constant], parts: tuple[str, ...] = (), declarations: str = ""
+) -> Shader:
     """Put the shader of kernels/NAME.wgsl together.
 
-    constants: declared at its top. includes: files of this folder, in order, before the kernel's own.
-    declarations: further WGSL (the planes of a weight format, with their binding numbers).
+    constants: declared at its top. parts: files of kernels/parts (or "formats/..."), in order, before the kernel's own.
+    declarations: further WGSL (the planes of a weight format, a workgroup array).
     """
     header = "\n".join(declare(key, value) for key, value in constants.items())
-    text = "\n".join([header, declarations, *(wgsl_file(include) for include in includes), wgsl_file(name)])
+    paths = [part if "/" in part else f"parts/{part}" for part in parts]
+    text = "\n".join([header, declarations, *map(wgsl_file, paths), wgsl_file(name)])
     for index in range(text.count(_AUTO)):
         text = text.replace(_AUTO, f"@binding({index})", 1)
     found = {int(index): (variable, access == "read_write") for index, access, variable in _BINDING.findall(text)}

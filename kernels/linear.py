@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cera_py.kernels.formats import Format
-from cera_py.kernels.kernel import Shader
+from cera_py.kernels.kernel import Constant, Shader
 from cera_py.kernels.norm import emit_include
 from cera_py.kernels.weights import block_include, declare_planes, steps_per_row
 
@@ -69,7 +69,7 @@ def shader(
     """The kernel of one linear layer. `gate`: the planes hold the gate's rows, then as many of up."""
     steps = steps_per_row(fmt, shape.cols)
     lanes = _lanes(steps, gpu.max_lanes)
-    constants = {
+    constants: dict[str, Constant] = {
         "LANES": lanes,
         "TEAMS": TEAMS,
         "WORKGROUP": lanes * TEAMS,

@@ -22,7 +22,9 @@ def emit_include(fixed16: bool) -> tuple[str, ...]:
     return ("fixed16", "emit_fixed16") if fixed16 else ("emit_float32",)
 
 
-def _row_shader(gpu: Gpu, name: str, cols: int, fixed16: bool, more: dict[str, int | float], includes: tuple[str, ...]) -> Shader:
+def _row_shader(
+    gpu: Gpu, name: str, cols: int, fixed16: bool, more: dict[str, int | float], includes: tuple[str, ...]
+) -> Shader:
     constants = {"COLS": cols, "COLS_OUT": cols, "WORKGROUP": gpu.max_workgroup, "LANES": 32, **more}
     values = "var<workgroup> values: array<f32, WORKGROUP>;"
     return gpu.shader(name, constants, (*includes, *emit_include(fixed16)), values)
@@ -47,4 +49,5 @@ def gate_shader(gpu: Gpu, cols: int, activation: str, fixed16: bool) -> Shader:
 def reference(x: NDArray[np.float32], weight: NDArray[np.float32], eps: float) -> NDArray[np.float32]:
     """x [..., n], weight [n] -> [..., n]; over heads when x is [T, n_heads, head_dim]."""
     mean_square = np.einsum("...i,...i->...", x, x, dtype=np.float32) / np.float32(x.shape[-1])
-    return x * (1.0 / np.sqrt(mean_square + np.float32(eps)))[..., None] * weight
+    normed: NDArray[np.float32] = x * (np.float32(1) / np.sqrt(mean_square + np.float32(eps)))[..., None]
+    return normed * weight

@@ -39,7 +39,7 @@ def program(file: GgufFile) -> Program:
     if head_dim % 8:
         raise UnsupportedModelError(f"{file.path}: head_dim {head_dim}; it must be a multiple of 8")
     if size("attention.value_length", head_dim) != head_dim:
-        raise UnsupportedModelError(f"{file.path}: {arch}.attention.value_length differs from the key length {head_dim}")
+        raise UnsupportedModelError(f"{file.path}: {arch}.attention.value_length is not the key length, {head_dim}")
     if not (math.isfinite(eps) and eps >= 0):
         raise ModelFileError(f"{file.path}: {arch}.attention.layer_norm_rms_epsilon is {eps}")
 

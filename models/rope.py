@@ -39,7 +39,9 @@ def rope_layout(architecture: str) -> RopeLayout:
         ) from None
 
 
-def yarn_ramp(n_rot: int, base: float, original_context: int, beta_fast: float, beta_slow: float) -> NDArray[np.float64]:
+def yarn_ramp(
+    n_rot: int, base: float, original_context: int, beta_fast: float, beta_slow: float
+) -> NDArray[np.float64]:
     """How much of pair j stays unscaled, [n_rot / 2]: 1 for fast pairs, 0 for slow ones (YaRN, arXiv:2309.00071)."""
 
     def pair_turning(times: float) -> float:
