@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from cera_py.gpu import Gpu
 from cera_py.gpu_weights import GpuWeights
 from cera_py.kernels import argmax
 from cera_py.lowering import TOKENS_AT, Cache, Lowering, StepSize, Work
+from cera_py.native import Readback
 from cera_py.operations import Program
 
 MAX_TOKENS = 128  # of one prefill step: bounds the activations' memory
@@ -48,7 +48,8 @@ class GpuExecutor(Executor):
         self._best = gpu.empty(8 * argmax.N_GROUPS, "best logits")
         self._results = gpu.empty(4 * argmax.N_RESULTS, "token ids")
         self._chosen = {lowering: self._choose(lowering) for lowering in (self._one, self._many)}
-        self._ring = [gpu.staging(4) for _ in range(AHEAD)]
+        self._ring = [gpu.readback(4) for _ in range(AHEAD)]
+        self._logits = gpu.readback(4 * MAX_OUTPUTS * program.vocab_size)
         tables = [self.weights.matrix(name).nbytes for name in program.tables_only()]
         self.weight_bytes = self.weights.uploaded_bytes - sum(tables)
 
@@ -94,33 +95,39 @@ class GpuExecutor(Executor):
     def step(self, ids: Sequence[int], position: int, n_outputs: int) -> NDArray[np.float32]:
         """See Executor."""
         lowering, size = self._set_step(ids, position, n_outputs)
-        self._gpu.submit(lowering.work(size))
         vocab_size = self._program.vocab_size
         if not n_outputs:
+            self._gpu.submit(lowering.work(size))
             return np.empty((0, vocab_size), np.float32)
-        logits = self._gpu.read(lowering.logits, 4 * n_outputs * vocab_size)
-        return logits.view(np.float32).reshape(n_outputs, vocab_size)
+        nbytes = 4 * n_outputs * vocab_size
+        copies = [(lowering.logits, 0, self._logits.buffer, 0, nbytes)]
+        self._gpu.submit(lowering.work(size), copies, self._logits)
+        return self._gpu.collect(self._logits, nbytes).view(np.float32).reshape(n_outputs, vocab_size)
 
     def greedy(self, ids: Sequence[int], position: int) -> Iterator[int]:
         """See Executor; ends where the context is full."""
-        pending: deque[Any] = deque()
+        pending: deque[Readback] = deque()
         n_submitted = 0
 
         def submit(lowering: Lowering, size: StepSize) -> None:
             nonlocal n_submitted
-            staging = self._ring[n_submitted % AHEAD]
-            slot = 4 * (n_submitted % argmax.N_RESULTS)
-            self._gpu.submit(lowering.work(size) + self._chosen[lowering], [(self._results, slot, staging, 0, 4)])
-            pending.append(staging)
+            readback = self._ring[n_submitted % AHEAD]
+            copies = [(self._results, 4 * (n_submitted % argmax.N_RESULTS), readback.buffer, 0, 4)]
+            self._gpu.submit(lowering.work(size) + self._chosen[lowering], copies, readback)
+            pending.append(readback)
             n_submitted += 1
 
         submit(*self._set_step(ids, position, 1))
         position += len(ids)
-        while pending:
-            while len(pending) < AHEAD and position < self._context:
-                submit(self._one, StepSize(1, 1, position))
-                position += 1
-            yield int(self._gpu.collect(pending.popleft()).view(np.uint32)[0])
+        try:
+            while pending:
+                while len(pending) < AHEAD and position < self._context:
+                    submit(self._one, StepSize(1, 1, position))
+                    position += 1
+                yield int(self._gpu.collect(pending.popleft(), 4).view(np.uint32)[0])
+        finally:
+            while pending:  # what ran ahead of a stop
+                self._gpu.collect(pending.popleft())
 
     def close(self) -> None:
         """See Executor."""

@@ -7,13 +7,16 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cera_py.errors import DeviceError, OutOfMemoryError
 from cera_py.kernels.kernel import Constant, Shader, assemble
+
+if TYPE_CHECKING:
+    from cera_py.native import Readback
 
 Grid = tuple[int, int, int]
 Binding = Any  # a wgpu.GPUBuffer, or (buffer, offset, size)
@@ -106,32 +109,37 @@ def auto_choice(devices: Sequence[DeviceInfo]) -> tuple[DeviceInfo | None, str]:
     return None, f"auto takes the CPU through NumPy: {reason}"
 
 
-def open_device(wanted: str) -> Gpu | None:
-    """The GPU that `wanted` names: auto, gpu, cpu, an index, or a part of a name. None means the NumPy executor.
+def find_device(wanted: str) -> tuple[Any, DeviceInfo] | None:
+    """The adapter that `wanted` names: auto, gpu, cpu, an index, or a part of a name. None means the NumPy executor.
 
-    Raises DeviceError where nothing fits, or the adapter gives no device.
+    Raises DeviceError where nothing fits.
     """
     if wanted == "cpu":
         return None
     adapters = _adapters() if wanted != "auto" else _adapters_or_none()
     devices = [_describe(index, adapter) for index, adapter in enumerate(adapters)]
-    if wanted == "auto":
-        best = _best(devices)
-        return Gpu(adapters[best.index], best) if best else None
-    listing = "; ".join(f"[{d.index}] {d.name} ({d.backend})" for d in devices) or "none"
-    if wanted == "gpu":
-        chosen = _best(devices)
-        if chosen is None:
-            _, why = auto_choice(devices)
-            raise DeviceError(f"no hardware GPU here (adapters: {listing}): {why.split(': ', 1)[1]}")
+    best = _best(devices)
+    if wanted in ("auto", "gpu"):
+        chosen = best
     elif wanted.isdecimal():
         chosen = next((device for device in devices if device.index == int(wanted)), None)
     else:
         matches = [d for d in devices if wanted.lower() in f"{d.name} {d.backend}".lower()] if wanted else []
         chosen = min(matches, key=lambda d: (_HARDWARE.get(d.type, 9), _BACKENDS.get(d.backend, 2)), default=None)
-    if chosen is None:
-        raise DeviceError(f"no adapter matches --device {wanted!r}: there are {listing}; `cera_py devices` shows them")
-    return Gpu(adapters[chosen.index], chosen)
+    if chosen:
+        return adapters[chosen.index], chosen
+    if wanted == "auto":
+        return None
+    listing = "; ".join(f"[{d.index}] {d.name} ({d.backend}, {d.type})" for d in devices) or "none"
+    if wanted == "gpu":
+        raise DeviceError(f"no hardware GPU here (adapters: {listing}): install its driver, or use --device cpu")
+    raise DeviceError(f"no adapter matches --device {wanted!r}: there are {listing}; `cera_py devices` shows them")
+
+
+def open_device(wanted: str) -> Gpu | None:
+    """The GPU that `wanted` names (`find_device`), opened."""
+    found = find_device(wanted)
+    return Gpu(*found) if found else None
 
 
 def _adapters_or_none() -> list[Any]:
@@ -170,32 +178,12 @@ class Dispatch:
     bind_group: Any
 
 
-def _shader_module(device: Any, label: str, code: str) -> Any:
-    """Compile our WGSL without bounds checks and loop guards, which cost 2..8 % of a step; CERA_CHECKED=1 keeps them.
-
-    wgpu-py has no call for that, so this goes through wgpu-native's C interface.
-    """
-    if os.environ.get("CERA_CHECKED"):
-        return device.create_shader_module(label=label, code=code)
-    from wgpu.backends.wgpu_native import _api
-
-    native: Any = _api
-    ffi, lib = native.ffi, native.lib
-    text, name = ffi.new("char[]", code.encode()), ffi.new("char[]", label.encode())
-    source = ffi.new("WGPUShaderSourceWGSL *")
-    source.chain.sType = lib.WGPUSType_ShaderSourceWGSL
-    source.code.data, source.code.length = text, len(code.encode())
-    descriptor = ffi.new("WGPUShaderModuleDescriptor *")
-    descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", source)
-    descriptor.label.data, descriptor.label.length = name, len(label.encode())
-    module = native.libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, 0)
-    return native.GPUShaderModule(label, module, device)
-
-
 class Gpu:
     """One device: makes buffers and dispatches, submits them, reads results back."""
 
     def __init__(self, adapter: Any, info: DeviceInfo):
+        from cera_py import native  # loads wgpu
+
         self.info = info
         self.subgroups = "subgroup" in adapter.features
         smallest, largest = adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
@@ -211,7 +199,10 @@ class Gpu:
                 required_limits={name: adapter.limits[name] for name in _LIMITS},
             )
         self.queue = self.device.queue
+        self._native = native
+        self._submitter = native.Submitter(self.device)
         self.allocated_bytes = 0
+        self._buffers: list[Any] = []
         self._pipelines: dict[str, Any] = {}
 
     @property
@@ -220,9 +211,12 @@ class Gpu:
         return f"{self.info.name} ({self.info.backend})"
 
     def close(self) -> None:
-        """Give the device and everything on it back."""
+        """Give all buffers back; nothing of this device may be used after."""
+        self._submitter.close()
+        for buffer in self._buffers:
+            buffer.destroy()
+        self._buffers.clear()
         self._pipelines.clear()
-        self.device.destroy()
 
     def empty(self, nbytes: int, label: str) -> Any:
         """A zeroed storage buffer of at least nbytes."""
@@ -238,6 +232,7 @@ class Gpu:
         with gpu_errors(f"allocating {size:,} bytes for {label}"):
             buffer = self.device.create_buffer(label=label, size=size, usage=usage)
         self.allocated_bytes += size
+        self._buffers.append(buffer)
         return buffer
 
     def upload(self, data: NDArray[Any], label: str) -> Any:
@@ -251,6 +246,7 @@ class Gpu:
         flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         whole = flat.nbytes & ~3  # WebGPU copies whole words
         with gpu_errors(f"uploading {buffer.label}"):
+            self._submitter.flush()
             if whole:
                 self.queue.write_buffer(buffer, offset, flat[:whole])
             if whole != flat.nbytes:
@@ -260,8 +256,9 @@ class Gpu:
 
     def read(self, buffer: Any, nbytes: int, offset: int = 0) -> NDArray[np.uint8]:
         """Wait for all that was submitted, then copy nbytes (a multiple of 4) back."""
-        with gpu_errors(f"reading {buffer.label}"):
-            return np.frombuffer(self.queue.read_buffer(buffer, offset, nbytes), np.uint8)
+        readback = self.readback(nbytes)
+        self.submit([], [(buffer, offset, readback.buffer, 0, nbytes)], readback)
+        return self.collect(readback)[:nbytes]
 
     def shader(
         self, name: str, constants: Mapping[str, Constant], parts: tuple[str, ...] = (), declarations: str = ""
@@ -292,7 +289,10 @@ class Gpu:
         import wgpu
 
         if shader.text not in self._pipelines:
-            module = _shader_module(self.device, shader.label, shader.text)
+            if os.environ.get("CERA_CHECKED"):  # keep the bounds checks, to find a kernel that reads past a buffer
+                module = self.device.create_shader_module(label=shader.label, code=shader.text)
+            else:
+                module = self._native.shader_module(self.device, shader.label, shader.text)
             kinds = [wgpu.BufferBindingType.storage if w else "read-only-storage" for _, w in shader.bindings]
             layout = self.device.create_bind_group_layout(
                 entries=[
@@ -308,37 +308,32 @@ class Gpu:
         return self._pipelines[shader.text]  # type: ignore[no-any-return]
 
     def submit(
-        self, work: Sequence[tuple[Dispatch, Grid]], copies: Sequence[tuple[Any, int, Any, int, int]] = ()
+        self,
+        work: Sequence[tuple[Dispatch, Grid]],
+        copies: Sequence[tuple[Any, int, Any, int, int]] = (),
+        readback: Readback | None = None,
     ) -> None:
-        """Run dispatches in order, in one pass, then copies (source, offset, target, offset, bytes)."""
-        with gpu_errors("submitting a step"):
-            encoder = self.device.create_command_encoder()
-            compute = encoder.begin_compute_pass()
-            pipeline = None
-            for dispatch, grid in work:
-                if dispatch.pipeline is not pipeline:
-                    pipeline = dispatch.pipeline
-                    compute.set_pipeline(pipeline)
-                compute.set_bind_group(0, dispatch.bind_group)
-                compute.dispatch_workgroups(*grid)
-            compute.end()
-            for source, source_offset, target, target_offset, nbytes in copies:
-                encoder.copy_buffer_to_buffer(source, source_offset, target, target_offset, nbytes)
-            self.queue.submit([encoder.finish()])
+        """Run dispatches in order, in one pass, then copies (source, offset, target, offset, bytes).
 
-    def staging(self, nbytes: int) -> Any:
-        """A buffer that the CPU can map, to read results from."""
+        Returns before they have run. readback: a target of the copies, to `collect` later.
+        """
+        if readback and readback.submitted:  # its last result was never collected: an interrupt came in between
+            self.collect(readback)
+        with gpu_errors("submitting a step"):
+            self._submitter.submit(
+                [(d.pipeline._internal, d.bind_group._internal, *grid) for d, grid in work], copies, readback
+            )
+
+    def readback(self, nbytes: int) -> Readback:
+        """A buffer that results can be copied to."""
         import wgpu
 
         with gpu_errors("allocating a readback buffer"):
-            return self.device.create_buffer(size=nbytes, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
+            usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
+            return self._native.Readback(self.device.create_buffer(size=-(-nbytes // 16) * 16, usage=usage))
 
-    def collect(self, staging: Any) -> NDArray[np.uint8]:
-        """Wait until what was submitted before wrote the staging buffer; its bytes."""
-        import wgpu
-
-        with gpu_errors("reading a result"):
-            staging.map_sync(wgpu.MapMode.READ)
-            data = np.frombuffer(bytes(staging.read_mapped()), np.uint8)
-            staging.unmap()
-            return data
+    def collect(self, readback: Readback, nbytes: int | None = None) -> NDArray[np.uint8]:
+        """Wait until the submission that the readback went with has run; its (first) bytes."""
+        with gpu_errors("running a step"):
+            self._submitter.wait(readback)
+            return readback.take(nbytes or readback.nbytes)

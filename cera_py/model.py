@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -76,23 +77,20 @@ class Generation(Iterator[Piece]):
         started = time.perf_counter()
         statistics, stream = self.statistics, model.tokenizer.stream()
         end_ids = frozenset() if ignore_eos else model.tokenizer.end_ids
-        tokens = model._tokens(ids, options)
+        with contextlib.closing(model._tokens(ids, options)) as tokens:
+            for n in range(max_tokens):
+                token = next(tokens)
+                now = time.perf_counter()
+                if n == 0:
+                    statistics.prompt_seconds, started = now - started, now
+                else:
+                    statistics.decode_tokens, statistics.decode_seconds = n, now - started
+                if token in end_ids:
+                    self.finish_reason = "stop"  # a character that it leaves unfinished is dropped
+                    return
+                is_last = n == max_tokens - 1
+                yield Piece(token, stream.push(token) + (stream.finish() if is_last else ""))
         self.finish_reason = "length"
-        for n in range(max_tokens):
-            token = next(tokens)
-            now = time.perf_counter()
-            if n == 0:
-                statistics.prompt_seconds, started = now - started, now
-            else:
-                statistics.decode_tokens, statistics.decode_seconds = n, now - started
-            if token in end_ids:
-                self.finish_reason = "stop"
-                break
-            yield Piece(token, stream.push(token))
-        tokens.close()
-        rest = stream.finish()
-        if rest:
-            yield Piece(token, rest)
 
 
 class Model:

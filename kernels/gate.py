@@ -12,15 +12,23 @@ from numpy.typing import NDArray
 def silu(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """x * sigmoid(x) (arXiv:1702.03118), any shape."""
     with np.errstate(over="ignore"):  # exp(-x) = inf gives -0, which is right
-        result: NDArray[np.float32] = x / (np.float32(1) + np.exp(-x))
+        denominator = np.exp(-x)
+    denominator += 1
+    result: NDArray[np.float32] = np.divide(x, denominator, out=denominator)
     return result
 
 
 def gelu(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """GELU in its tanh form (arXiv:1606.08415), as GGML computes it, any shape."""
-    half, one, slope, cubic = (np.float32(c) for c in (0.5, 1.0, 0.7978845608028654, 0.044715))
-    result: NDArray[np.float32] = half * x * (one + np.tanh(slope * x * (one + cubic * x * x)))
-    return result
+    inner = x * x
+    inner *= 0.044715
+    inner += 1
+    inner *= x
+    inner *= 0.7978845608028654  # sqrt(2 / pi)
+    gate: NDArray[np.float32] = np.tanh(inner, out=inner)
+    gate += 1
+    gate *= 0.5
+    return gate * x
 
 
 ACTIVATIONS = {"silu": silu, "gelu": gelu}

@@ -1,6 +1,6 @@
 """Linear layers over weights of any format: `y = x @ W.T (+ bias)`, and what happens to y in the same dispatch.
 
-Bindings: the format's planes; `input`, the activations [T, cols] (fixed16.py for integer formats, else float32); `step`;
+Bindings: the planes of the format; `input`, activations [T, cols] (fixed16.py for integer formats, else float32); `step`;
 then by what is done with the sums:
   store      out[t, out_at + row] = y                `out` float32 [T, out_width]
   residual   out[t, out_at + row] += y               `out`
