@@ -187,6 +187,9 @@ class Gpu:
         self.info = info
         self.subgroups = "subgroup" in adapter.features
         smallest, largest = adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
+        self.is_nvidia = adapter.info["vendor_id"] == 0x10DE
+        if self.is_nvidia:
+            smallest = largest = 32  # on every card, though wgpu reports a range
         self.subgroup_size = smallest if self.subgroups and smallest == largest else 0  # 0: the shader must ask
         # Software runs 4 or 8 threads at a time, and pays for every one more that a barrier has to wait for.
         self.max_lanes = 32 if info.hardware else 8  # threads that share a row of weights

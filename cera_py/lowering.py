@@ -4,6 +4,9 @@
     Linear gate, up, Gate                               ->  linear (activates, encodes)
     Linear, Add                                         ->  linear (adds to the residual stream in place)
     TakeOutputs, Norm                                   ->  norm (of the wanted tokens, encodes)
+and for steps of one token
+    Embed, Norm, Linear  and  Linear, Add, Norm, Linear ->  embed | linear  and  linear | linear: the first one encodes
+                                                            x * weight and sums squares, the second applies the factor
 
 A linear layer over quantised weights reads its input in 16-bit fixed point (kernels/fixed16.py), one over floats in
 float32; whoever makes a value encodes it as its readers want it.
@@ -19,7 +22,7 @@ from cera_py.gpu import Dispatch, Gpu, Grid
 from cera_py.gpu_weights import GpuWeights, Matrix, Piece
 from cera_py.kernels import add, attention, embed, fixed16, linear, norm, rope
 from cera_py.kernels.kernel import Shader
-from cera_py.kernels.linear import LinearShape
+from cera_py.kernels.linear import DeferredNorm, LinearShape
 from cera_py.operations import (
     Add,
     Append,
@@ -93,17 +96,23 @@ class Lowering:
         self.max_tokens = -(-max_tokens // tile) * tile  # a tile may write past the last token
         self.max_outputs = -(-max_outputs // tile) * tile
         self._recorded: list[Recorded] = []
+        self._work: dict[tuple[int, int, int], Work] = {}
         self._last_use = program.last_uses()
         self._readers: dict[Value, set[bool]] = {}  # by value, the kinds wanted: True fixed16, False float32
         self._outputs: set[Value] = set()  # values of the wanted tokens only
         self._buffers: dict[tuple[Value, bool], Any] = {}
+        self._deferred: dict[Value, tuple[Any, DeferredNorm]] = {}  # half normed: squares, what is left to do
         self._free: dict[int, list[Any]] = {}
         self._lower()
         self.logits = self._buffers[program.logits, False]
 
     def work(self, size: StepSize) -> Work:
         """The dispatches of a step, in order."""
-        return [item for recorded in self._recorded for item in recorded(size)]
+        splits = attention.n_splits(size.last_position + 1, SPLIT)  # all that the position decides
+        key = (size.n_tokens, size.n_outputs, splits)
+        if key not in self._work:
+            self._work[key] = [item for recorded in self._recorded for item in recorded(size)]
+        return self._work[key]
 
     # Walking the program
 
@@ -151,15 +160,18 @@ class Lowering:
             case [Linear() as gate, Linear() as up, Gate() as op, *_] if (op.gate, op.up) == (gate.out, up.out):
                 self._gated(gate, up, op)
                 return 3
-            case [Linear() as layer, Add() as op, *_] if op.y == layer.out and self._is_last_use(op.x, op):
+            case [Linear() as layer, Add() as op, *after] if op.y == layer.out and self._is_last_use(op.x, op):
                 self._buffers[op.out, False] = self._buffers.pop((op.x, False))  # in place
-                self._linear(layer, self._buffers[op.out, False], "residual", op.out)
+                self._residual(layer, op, self._norm_to_defer(op.out, after))
                 self._encode(op.out)
                 return 2
             case [TakeOutputs() as take, Norm() as op, *_] if op.x == take.out:
                 self._outputs |= {take.out, op.out}
-                self._norm(op, self._buffers[take.x, False], outputs=True)
+                if op.out not in self._deferred:
+                    self._norm(op, self._buffers[take.x, False], outputs=True)
                 return 2
+            case [Norm() as op, *_] if op.out in self._deferred:
+                return 1
             case [Norm() as op, *_]:
                 self._norm(op, self._buffers[op.x, False], outputs=False)
                 return 1
@@ -172,8 +184,8 @@ class Lowering:
                 self._linear(layer, self._plain(layer.out), "store", layer.out)
                 self._encode(layer.out)
                 return 1
-            case [Embed() as op, *_]:
-                self._embed(op)
+            case [Embed() as op, *after]:
+                self._embed(op, self._norm_to_defer(op.out, after))
                 self._encode(op.out)
                 return 1
             case [Add() as op, *_]:
@@ -241,13 +253,78 @@ class Lowering:
 
     # One method a kernel
 
-    def _embed(self, op: Embed) -> None:
+    def _norm_to_defer(self, x: Value, after: Sequence[Operation]) -> Norm | None:
+        """The norm of x, if it comes next and the kernel that makes x can do its first half: one token, one reader kind."""
+        match after:
+            case [TakeOutputs() as take, Norm() as op, *_] if take.x == x and op.x == take.out:
+                pass
+            case [Norm() as op, *_] if op.x == x:
+                pass
+            case _:
+                return None
+        fits = self.tile == 1 and x.width % linear.BLOCK_ROWS == 0 and len(self._readers[op.out]) == 1
+        return op if fits else None
+
+    def _half_normed(self, op: Norm, n_squares: int) -> dict[str, Any]:
+        """The bindings of a kernel that does the first half of a norm."""
+        (fixed,) = self._readers[op.out]
+        squares = self._buffer(4 * n_squares, "squares")
+        self._deferred[op.out] = (squares, DeferredNorm(op.x.width, n_squares, op.eps))
+        return self._emitted(op.out, fixed) | {"norm_weight": self.weights.vector(op.weight), "new_squares": squares}
+
+    def _embed(self, op: Embed, norm: Norm | None) -> None:
         table = self.weights.matrix(op.table)
         out = self._plain(op.out)
+        if norm and len(table.pieces) == 1:
+            n_groups = embed.n_groups_normed(table.cols)
+            buffers = {**table.pieces[0].planes, "step": self.step, "x": out, **self._half_normed(norm, n_groups)}
+            fixed = "fixed" in buffers
+            shader = embed.normed_shader(self.gpu, table.format, table.cols, op.scale, fixed)
+            self._record(shader, buffers, lambda size: (n_groups, 1, 1))
+            return
         for piece in table.pieces:
             shader = embed.shader(self.gpu, table.format, table.cols, piece.row_at, piece.n_rows, op.scale)
             buffers = {**piece.planes, "step": self.step, "x": out}
             self._record(shader, buffers, lambda size: embed.grid(table.cols, size.n_tokens))
+
+    def _residual(self, layer: Linear, op: Add, norm: Norm | None) -> None:
+        """A layer whose sums go onto the residual stream, and the first half of the norm that follows."""
+        matrix = self.weights.matrix(layer.weight)
+        out = self._buffers[op.out, False]
+        if not norm or len(matrix.pieces) > 1:
+            self._linear(layer, out, "residual", op.out)
+            return
+        shape = LinearShape(matrix.n_rows, matrix.cols).tuned(self.gpu, matrix.format, 1, whole_blocks=True)
+        buffers = {**matrix.pieces[0].planes, "input": self._input(layer.x, matrix), "out": out}
+        if layer.bias:
+            buffers["bias"] = self.weights.vector(layer.bias)
+        buffers |= self._half_normed(norm, shape.n_groups)
+        self._record_linear(
+            matrix,
+            shape,
+            "residual_normed",
+            layer.x,
+            buffers,
+            bias=layer.bias is not None,
+            emit_fixed16="fixed" in buffers,
+        )
+
+    def _record_linear(
+        self, matrix: Matrix, shape: LinearShape, then: Any, x: Value, buffers: dict[str, Any], **options: Any
+    ) -> None:
+        """One dispatch of a linear layer, which also finishes the norm of its input where that was left to it."""
+        self._recorded.append(self._linear_work(matrix, shape, then, x, buffers, **options))
+
+    def _linear_work(
+        self, matrix: Matrix, shape: LinearShape, then: Any, x: Value, buffers: dict[str, Any], **options: Any
+    ) -> Recorded:
+        if x in self._deferred:
+            squares, options["norm"] = self._deferred[x]
+            buffers = {**buffers, "squares": squares}
+        dispatch = self.gpu.dispatch(linear.shader(self.gpu, matrix.format, shape, then, **options), buffers)
+        if x in self._outputs:
+            return lambda size: [(dispatch, shape.grid(size.n_outputs))] if size.n_outputs else []
+        return lambda size: [(dispatch, shape.grid(size.n_tokens))]
 
     def _norm(self, op: Norm, x: Any, outputs: bool) -> None:
         for fixed in self._readers[op.out]:
@@ -269,7 +346,7 @@ class Lowering:
             if bias is not None:
                 buffers["bias"] = bias
 
-            def dispatch(tile: int, piece: Piece = piece, buffers: dict[str, Any] = buffers) -> Recorded:
+            def work(tile: int, piece: Piece = piece, buffers: dict[str, Any] = buffers) -> Recorded:
                 shape = LinearShape(
                     n_rows=piece.n_rows,
                     cols=matrix.cols,
@@ -277,16 +354,13 @@ class Lowering:
                     out_width=out_width,
                     out_at=out_at + piece.row_at,
                     count_at=N_OUTPUTS if outputs else N_TOKENS,
-                )
-                shader = linear.shader(self.gpu, matrix.format, shape, then, bias=bias is not None)
-                return _linear_work(self.gpu.dispatch(shader, buffers), shape, outputs)
+                ).tuned(self.gpu, matrix.format, 1, whole_blocks=False)
+                return self._linear_work(matrix, shape, then, x, buffers, bias=bias is not None)
 
-            tiled = dispatch(self.tile)
             if outputs and self.tile > 1:  # a prompt wants the logits of one token only
-                single = dispatch(1)
-                self._recorded.append(_by_outputs(single, tiled))
+                self._recorded.append(_by_outputs(work(1), work(self.tile)))
             else:
-                self._recorded.append(tiled)
+                self._recorded.append(work(self.tile))
 
     def _input(self, x: Value, matrix: Matrix) -> Any:
         return self._buffers[x, matrix.format.activation == "fixed16"]
@@ -295,15 +369,15 @@ class Lowering:
         names = (gate.weight, up.weight)
         wanted = self._readers[op.out]
         same_rows = gate.out.width == up.out.width and not (gate.bias or up.bias)
-        whole_blocks = op.out.width % linear.GROUP_ROWS == 0 or wanted == {False}
+        whole_blocks = op.out.width % linear.BLOCK_ROWS == 0 or wanted == {False}
         if len(wanted) == 1 and same_rows and whole_blocks and self.weights.can_join(names):
             (fixed,) = wanted
             matrix = self.weights.matrix(*names)
             shape = LinearShape(n_rows=op.out.width, cols=matrix.cols, tile=self.tile)
-            shader = linear.shader(self.gpu, matrix.format, shape, "gate", activation=op.activation, emit_fixed16=fixed)
+            shape = shape.tuned(self.gpu, matrix.format, 2, whole_blocks=True)
             buffers = {**matrix.pieces[0].planes, "input": self._input(gate.x, matrix), "step": self.step}
-            dispatch = self.gpu.dispatch(shader, buffers | self._emitted(op.out, fixed))
-            self._recorded.append(_linear_work(dispatch, shape, False))
+            buffers |= self._emitted(op.out, fixed)
+            self._record_linear(matrix, shape, "gate", gate.x, buffers, activation=op.activation, emit_fixed16=fixed)
             return
         self._linear(gate, self._plain(gate.out), "store", gate.out)
         self._linear(up, self._plain(up.out), "store", up.out)
@@ -416,12 +490,6 @@ def _feeds_attention(q: Value, k: Value, v: Linear, q_rope: Rope, k_rope: Rope, 
     """Whether these ropes rotate q and k by one table, and the append stores k and v."""
     same_table = q_rope.table is k_rope.table
     return same_table and (q_rope.x, k_rope.x) == (q, k) and (append.k, append.v) == (k_rope.out, v.out)
-
-
-def _linear_work(dispatch: Dispatch, shape: LinearShape, outputs: bool) -> Recorded:
-    if outputs:
-        return lambda size: [(dispatch, shape.grid(size.n_outputs))] if size.n_outputs else []
-    return lambda size: [(dispatch, shape.grid(size.n_tokens))]
 
 
 def _by_outputs(single: Recorded, tiled: Recorded) -> Recorded:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cera_py.kernels.formats import Format
 from cera_py.kernels.kernel import Shader
+from cera_py.kernels.norm import emit_include
 from cera_py.kernels.weights import block_include, declare_planes, steps_per_row
 
 if TYPE_CHECKING:
@@ -34,6 +35,28 @@ def shader(gpu: Gpu, fmt: Format, cols: int, row_at: int, n_rows: int, scale: fl
         "SCALES": fmt.scales,
     }
     return gpu.shader("embed", constants, block_include(fmt), declare_planes(fmt))
+
+
+def normed_shader(gpu: Gpu, fmt: Format, cols: int, scale: float, emit_fixed16: bool) -> Shader:
+    """embed_normed.wgsl: a whole table, one token, and the first half of the RMSNorm that follows (linear.py)."""
+    constants = {
+        "COLS": cols,
+        "COLS_OUT": cols,
+        "STEP": fmt.step,
+        "STEPS": steps_per_row(fmt, cols),
+        "SCALE": float(scale),
+        "WORKGROUP": _WORKGROUP,
+        "LANES": 32,
+        "SCALES": fmt.scales,
+    }
+    parts = (*block_include(fmt), *emit_include(emit_fixed16), "emit_normed")
+    values = "var<workgroup> values: array<f32, WORKGROUP>;"
+    return gpu.shader("embed_normed", constants, parts, f"{declare_planes(fmt)}\n{values}")
+
+
+def n_groups_normed(cols: int) -> int:
+    """Workgroups of `normed_shader`: a thread a value."""
+    return -(-cols // _WORKGROUP)
 
 
 def grid(cols: int, n_tokens: int) -> Grid:

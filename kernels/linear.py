@@ -5,12 +5,14 @@ then by what is done with the sums:
   store      out[t, out_at + row] = y                `out` float32 [T, out_width]
   residual   out[t, out_at + row] += y               `out`
   gate       activation(y_gate) * y_up, encoded      `encoded` float32 or `fixed` (fixed16.py), [T, n_rows]
-and `bias` float32 where there is one. Grid: (n_rows / 32, T / tile).
+  residual_normed   residual, and x * weight of the RMSNorm that follows, encoded; its factor is left to the reader:
+                    `norm_weight` [n_rows], `new_squares` [workgroups]; the reader binds those as `squares`
+and `bias` float32 where there is one. Two kernels: matvec.wgsl for one token, linear.wgsl for tiles of tokens.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -24,16 +26,15 @@ from cera_py.kernels.weights import block_include, declare_planes, steps_per_row
 if TYPE_CHECKING:
     from cera_py.gpu import Gpu, Grid
 
-ROWS_PER_TEAM = 4
-TEAMS = 8
-GROUP_ROWS = ROWS_PER_TEAM * TEAMS  # 32: a workgroup's rows are one block of the next layer's input
+BLOCK_ROWS = 32  # a workgroup that encodes its result makes whole blocks of the next layer's input
 
 
 @dataclass(frozen=True)
 class LinearShape:
-    """One dispatch: rows row_at .. row_at + n_rows of a layer with `cols` inputs, for `tile` tokens at once.
+    """One dispatch: rows out_at .. out_at + n_rows of a layer with `cols` inputs.
 
-    count_at: the word of `step` that holds the number of tokens.
+    tile: tokens at once; 1 takes the matvec kernel. count_at: the word of `step` that holds the number of tokens.
+    rows, teams: a team computes `rows` rows (1, 2 or 4; 4 where tile > 1), a workgroup is `teams` teams (`tuned`).
     """
 
     n_rows: int
@@ -42,10 +43,44 @@ class LinearShape:
     out_width: int = 0
     out_at: int = 0
     count_at: int = 0
+    rows: int = 4
+    teams: int = 8
+
+    @property
+    def group_rows(self) -> int:
+        """Rows of one workgroup."""
+        return self.rows * self.teams
+
+    @property
+    def n_groups(self) -> int:
+        """Workgroups that cover the rows."""
+        return -(-self.n_rows // self.group_rows)
 
     def grid(self, n_tokens: int) -> Grid:
-        """Workgroups of 32 rows by tiles of tokens."""
-        return (-(-self.n_rows // GROUP_ROWS), -(-n_tokens // self.tile), 1)
+        """Workgroups by tiles of tokens."""
+        return (self.n_groups, -(-n_tokens // self.tile), 1)
+
+    def tuned(self, gpu: Gpu, fmt: Format, parts: int, whole_blocks: bool) -> LinearShape:
+        """The same with rows and teams that suit the GPU. whole_blocks: the workgroup encodes, so 32 rows at least.
+
+        Measured on an H200 (docs/performance.md). Elsewhere 4 rows by 8 teams: no more than 256 threads.
+        """
+        if self.tile > 1 or not gpu.is_nvidia:
+            return self
+        if not whole_blocks:
+            return replace(self, rows=4, teams=1)
+        if parts == 2:
+            return replace(self, rows=2, teams=16)
+        return replace(self, rows=1, teams=32)
+
+
+@dataclass(frozen=True)
+class DeferredNorm:
+    """An RMSNorm whose factor 1 / sqrt(mean(x^2) + eps) the reader applies, from partial sums of squares."""
+
+    n_values: int
+    n_squares: int
+    eps: float
 
 
 def _lanes(steps: int, most: int) -> int:
@@ -60,35 +95,56 @@ def shader(
     gpu: Gpu,
     fmt: Format,
     shape: LinearShape,
-    then: Literal["store", "residual", "gate"],
+    then: Literal["store", "residual", "gate", "residual_normed"],
     *,
     bias: bool = False,
     activation: str = "silu",
     emit_fixed16: bool = True,
+    norm: DeferredNorm | None = None,
 ) -> Shader:
-    """The kernel of one linear layer. `gate`: the planes hold the gate's rows, then as many of up."""
+    """The kernel of one linear layer. `gate`: the planes hold the gate's rows, then as many of up.
+
+    norm: the input is only half normed. `residual_normed` (tile 1) leaves the other half to its reader.
+    """
     steps = steps_per_row(fmt, shape.cols)
     lanes = _lanes(steps, gpu.max_lanes)
+    parts = 2 if then == "gate" else 1
     constants: dict[str, Constant] = {
         "LANES": lanes,
-        "TEAMS": TEAMS,
-        "WORKGROUP": lanes * TEAMS,
+        "TEAMS": shape.teams,
+        "ROWS": shape.rows,
+        "GROUP_ROWS": shape.group_rows,
+        "WORKGROUP": lanes * shape.teams,
         "TILE": shape.tile,
-        "PARTS": 2 if then == "gate" else 1,
+        "PARTS": parts,
         "COLS": shape.cols,
         "STEPS": steps,
         "N_ROWS": shape.n_rows,
         "SCALES": fmt.scales,
         "COUNT_AT": shape.count_at,
+        "OUT_WIDTH": shape.out_width,
+        "OUT_AT": shape.out_at,
+        "COLS_OUT": shape.n_rows,
     }
+    ending: tuple[str, ...] = ("bias" if bias else "bias_none",)
     if then == "gate":
-        constants["COLS_OUT"] = shape.n_rows
-        epilogue = (f"activation_{activation}", "linear_gate", *emit_include(emit_fixed16))
-    else:
-        constants |= {"OUT_WIDTH": shape.out_width, "OUT_AT": shape.out_at}
-        epilogue = (f"linear_{then}", "bias" if bias else "bias_none")
-    includes = (*block_include(fmt), f"input_{fmt.activation}", *epilogue)
-    return gpu.shader("linear", constants, includes, declare_planes(fmt))
+        ending = (f"activation_{activation}", *emit_include(emit_fixed16))
+    elif then == "residual_normed":
+        ending += (*emit_include(emit_fixed16), "emit_normed")
+    scale: tuple[str, ...] = ()
+    if shape.tile == 1:
+        scale = ("scale_rms" if norm else "scale_none",)
+    if norm:
+        constants |= {"N_NORM": norm.n_values, "N_SQUARES": norm.n_squares, "EPS": norm.eps}
+    values = (
+        f"var<workgroup> values: array<f32, {parts * shape.tile * shape.group_rows}>;  // [PARTS, TILE, GROUP_ROWS]"
+    )
+    return gpu.shader(
+        "matvec" if shape.tile == 1 else "linear",
+        constants,
+        (*block_include(fmt), f"input_{fmt.activation}", *scale, *ending, f"linear_{then}"),
+        f"{declare_planes(fmt)}\n{values}",
+    )
 
 
 def reference(

@@ -1,9 +1,10 @@
-// y[t, row] = sum over columns of W[row, c] * x[t, c]: a matvec in decode (TILE = 1), a few tokens at once in prefill.
+// y[t, row] = sum over columns of W[row, c] * x[t, c], for TILE tokens at once: prefill. matvec.wgsl: for one token.
 //
 // A team of LANES threads computes four rows (of each of PARTS matrices: two for gate and up) for TILE tokens: its lanes
 // take every LANES-th block of the rows, then add up. TEAMS teams make a workgroup of GROUP_ROWS rows.
-// Expects LANES, TEAMS, WORKGROUP = LANES * TEAMS, TILE, PARTS, STEPS (blocks a row), N_ROWS (rows of a part), the weight
-// format's load_block and block_dot, an input_*.wgsl (load_activation), a reduce_*.wgsl and a linear_*.wgsl (finish).
+// Expects LANES, TEAMS, WORKGROUP = LANES * TEAMS, ROWS = 4, TILE, PARTS, STEPS (blocks a row), N_ROWS (rows of a part);
+// the weight format's load_block and block_dot; an input_*.wgsl (load_activation), a reduce_*.wgsl and a linear_*.wgsl
+// (finish).
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {

@@ -1,9 +1,6 @@
 // What a pair of linear layers does with its sums: activation(gate) * up, encoded for the layer that reads it.
 // Expects PARTS = 2, COUNT_AT, an activation_*.wgsl and an emit_*.wgsl.
 
-const GROUP_ROWS: u32 = TEAMS * 4u;
-var<workgroup> values: array<f32, PARTS * TILE * GROUP_ROWS>;           // [PARTS, TILE, GROUP_ROWS]
-
 @group(0) @binding(auto) var<storage, read> step: array<u32>;
 
 fn finish(group_row: u32, first_token: u32, thread: u32) {

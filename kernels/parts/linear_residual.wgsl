@@ -1,9 +1,6 @@
 // What a linear layer does with its sums: add them to the residual stream, x[t, OUT_AT + row] += sum + bias.
 // Expects OUT_WIDTH, OUT_AT, COUNT_AT (the word of `step` that counts the tokens) and a bias_*.wgsl.
 
-const GROUP_ROWS: u32 = TEAMS * 4u;
-var<workgroup> values: array<f32, PARTS * TILE * GROUP_ROWS>;           // [TILE, GROUP_ROWS]
-
 @group(0) @binding(auto) var<storage, read> step: array<u32>;
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;      // [T, OUT_WIDTH]
 
