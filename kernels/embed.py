@@ -46,6 +46,7 @@ def normed_shader(gpu: Gpu, fmt: Format, cols: int, scale: float, emit_fixed16: 
         "STEPS": steps_per_row(fmt, cols),
         "SCALE": float(scale),
         "WORKGROUP": _WORKGROUP,
+        "EMITTED": _WORKGROUP,
         "LANES": 32,
         "SCALES": fmt.scales,
     }

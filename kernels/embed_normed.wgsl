@@ -8,12 +8,13 @@
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let first_col = group.x * WORKGROUP;
     let col = first_col + thread;
+    var value = 0.0;
+    var weight = 0.0;
     if (col < COLS) {
         let block = load_block(step[16] * STEPS + col / STEP);
-        let value = block_values(block, col % STEP / 4u)[col % 4u] * SCALE;
+        value = block_values(block, col % STEP / 4u)[col % 4u] * SCALE;
+        weight = norm_weight[col];
         x[col] = value;
-        values[thread] = value;
     }
-    workgroupBarrier();
-    emit_normed(min(WORKGROUP, COLS - first_col), group.x, first_col, thread);
+    emit_normed(value, weight, min(WORKGROUP, COLS - first_col), group.x, first_col, thread);
 }

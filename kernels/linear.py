@@ -125,6 +125,7 @@ def shader(
         "OUT_WIDTH": shape.out_width,
         "OUT_AT": shape.out_at,
         "COLS_OUT": shape.n_rows,
+        "EMITTED": 1 << (shape.group_rows - 1).bit_length(),
     }
     ending: tuple[str, ...] = ("bias" if bias else "bias_none",)
     if then == "gate":

@@ -4,7 +4,7 @@
 // take every LANES-th block of the rows, then add up. TEAMS teams make a workgroup of GROUP_ROWS rows.
 // Expects LANES, TEAMS, WORKGROUP = LANES * TEAMS, ROWS = 4, TILE, PARTS, STEPS (blocks a row), N_ROWS (rows of a part);
 // the weight format's load_block and block_dot; an input_*.wgsl (load_activation), a reduce_*.wgsl and a linear_*.wgsl
-// (finish).
+// (prepare, finish).
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
@@ -37,5 +37,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
     workgroupBarrier();
-    finish(group_row, first_token, thread);
+    finish(group_row, first_token, prepare(group_row, thread), thread);
 }

@@ -3,7 +3,11 @@
 
 @group(0) @binding(auto) var<storage, read> step: array<u32>;
 
-fn finish(group_row: u32, first_token: u32, thread: u32) {
+fn prepare(group_row: u32, thread: u32) -> vec2<f32> {
+    return vec2<f32>();
+}
+
+fn finish(group_row: u32, first_token: u32, early: vec2<f32>, thread: u32) {
     for (var i = thread; i < TILE * GROUP_ROWS; i += WORKGROUP) {
         values[i] = activation(values[i]) * values[TILE * GROUP_ROWS + i];
     }

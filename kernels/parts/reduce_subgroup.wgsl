@@ -54,9 +54,14 @@ fn sum_over(value: vec4<f32>, lanes: u32, thread: u32) -> vec4<f32> {
     if (width < lanes) {
         publish(sum, width, thread);
         let first = (thread & ~(lanes - 1u)) / width;
-        sum = result_of_subgroup[first];
-        for (var i = 1u; i < lanes / width; i++) {
-            sum += result_of_subgroup[first + i];
+        let results = lanes / width;
+        if (results <= width) {
+            sum = butterfly_sum(result_of_subgroup[first + thread % results], results);
+        } else {
+            sum = result_of_subgroup[first];
+            for (var i = 1u; i < results; i++) {
+                sum += result_of_subgroup[first + i];
+            }
         }
     }
     return sum;
