@@ -192,8 +192,9 @@ class Gpu:
             smallest = largest = 32  # on every card, though wgpu reports a range
         self.subgroup_size = smallest if self.subgroups and smallest == largest else 0  # 0: the shader must ask
         # Software runs 4 or 8 threads at a time, and pays for every one more that a barrier has to wait for.
-        self.max_lanes = 32 if info.hardware else 8  # threads that share a row of weights
-        self.max_workgroup = 256 if info.hardware else 32  # threads that share a head or a token's row
+        self.max_lanes = 256 if info.hardware else 8  # threads that share a row of weights
+        # threads that share a head or a token's row
+        self.max_workgroup = 256 if info.hardware else 32
         self.max_binding_bytes = info.max_binding_bytes
         self.max_workgroups = adapter.limits["max-compute-workgroups-per-dimension"]
         with gpu_errors(f"opening {info.name}"):

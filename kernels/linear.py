@@ -34,7 +34,8 @@ class LinearShape:
     """One dispatch: rows out_at .. out_at + n_rows of a layer with `cols` inputs.
 
     tile: tokens at once; 1 takes the matvec kernel. count_at: the word of `step` that holds the number of tokens.
-    rows, teams: a team computes `rows` rows (1, 2 or 4; 4 where tile > 1), a workgroup is `teams` teams (`tuned`).
+    rows, teams, lanes: a team of `lanes` threads (fewer for short rows) computes `rows` rows (1, 2 or 4; 4 where
+    tile > 1), a workgroup is `teams` teams: what suits the GPU (`tuned`).
     """
 
     n_rows: int
@@ -45,6 +46,7 @@ class LinearShape:
     count_at: int = 0
     rows: int = 4
     teams: int = 8
+    lanes: int = 32
 
     @property
     def group_rows(self) -> int:
@@ -107,7 +109,7 @@ def shader(
     norm: the input is only half normed. `residual_normed` (tile 1) leaves the other half to its reader.
     """
     steps = steps_per_row(fmt, shape.cols)
-    lanes = _lanes(steps, gpu.max_lanes)
+    lanes = _lanes(steps, min(shape.lanes, gpu.max_lanes))
     parts = 2 if then == "gate" else 1
     constants: dict[str, Constant] = {
         "LANES": lanes,

@@ -72,26 +72,26 @@ def without_subgroups(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
 @pytest.fixture
 def wide(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    """The same GPU, with the workgroups that hardware gets."""
+    """The same GPU, with the workgroups that hardware gets (NVIDIA's where those differ)."""
     monkeypatch.setattr(gpu, "max_lanes", 32)
     monkeypatch.setattr(gpu, "max_workgroup", 256)
+    monkeypatch.setattr(gpu, "is_nvidia", True)
     return gpu
 
 
-RunKernel = Callable[..., np.ndarray]
+RunKernel = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
 def run_kernel(gpu: Gpu) -> RunKernel:
-    """run_kernel(shader, grid, buffers, out): upload the buffers, run, return what the one called `out` has become."""
+    """run_kernel(shader, grid, buffers, *outs): upload the buffers, run, return what `outs` have become."""
 
-    def run(shader: Shader, grid: Grid, buffers: dict[str, np.ndarray], out: str) -> np.ndarray:
+    def run(shader: Shader, grid: Grid, buffers: dict[str, np.ndarray], *outs: str) -> Any:
         bound = {name: gpu.upload(data, name) for name, data in buffers.items()}
         gpu.submit([(gpu.dispatch(shader, bound), grid)])
-        target = buffers[out]
-        return (
-            gpu.read(bound[out], -(-target.nbytes // 4) * 4)[: target.nbytes].view(target.dtype).reshape(target.shape)
-        )
+        found = [gpu.read(bound[out], buffers[out].nbytes).view(buffers[out].dtype) for out in outs]
+        arrays = [array.reshape(buffers[out].shape) for array, out in zip(found, outs, strict=True)]
+        return arrays[0] if len(outs) == 1 else arrays
 
     return run
 
