@@ -26,6 +26,7 @@ from cera_py.kernels.weights import block_include, declare_planes, steps_per_row
 if TYPE_CHECKING:
     from cera_py.gpu import Gpu, Grid
 
+MOST_STAGED_BYTES = 14 << 10  # of the 16 KiB of shared memory that every adapter has
 BLOCK_ROWS = 32  # a workgroup that encodes its result makes whole blocks of the next layer's input
 
 
@@ -35,7 +36,8 @@ class LinearShape:
 
     tile: tokens at once; 1 takes the matvec kernel. count_at: the word of `step` that holds the number of tokens.
     rows, teams, lanes: a team of `lanes` threads (fewer for short rows) computes `rows` rows (1, 2 or 4; 4 where
-    tile > 1), a workgroup is `teams` teams: what suits the GPU (`tuned`).
+    tile > 1), a workgroup is `teams` teams: what suits the GPU (`tuned`). stage_input: it copies the input to shared
+    memory first (integer formats, tile 1).
     """
 
     n_rows: int
@@ -47,6 +49,7 @@ class LinearShape:
     rows: int = 4
     teams: int = 8
     lanes: int = 32
+    stage_input: bool = False
 
     @property
     def group_rows(self) -> int:
@@ -69,11 +72,12 @@ class LinearShape:
         """
         if self.tile > 1 or not gpu.is_nvidia:
             return self
+        stage = fmt.activation == "fixed16" and 80 * steps_per_row(fmt, self.cols) <= MOST_STAGED_BYTES
         if not whole_blocks:
             return replace(self, rows=4, teams=1)
         if parts == 2:
-            return replace(self, rows=2, teams=16)
-        return replace(self, rows=1, teams=32)
+            return replace(self, rows=4, teams=8, stage_input=stage)
+        return replace(self, rows=4, teams=8, lanes=128)
 
 
 @dataclass(frozen=True)
@@ -139,13 +143,14 @@ def shader(
         scale = ("scale_rms" if norm else "scale_none",)
     if norm:
         constants |= {"N_NORM": norm.n_values, "N_SQUARES": norm.n_squares, "EPS": norm.eps}
+    staged = "_shared" if shape.stage_input else ""
     values = (
         f"var<workgroup> values: array<f32, {parts * shape.tile * shape.group_rows}>;  // [PARTS, TILE, GROUP_ROWS]"
     )
     return gpu.shader(
         "matvec" if shape.tile == 1 else "linear",
         constants,
-        (*block_include(fmt), f"input_{fmt.activation}", *scale, *ending, f"linear_{then}"),
+        (*block_include(fmt), f"input_{fmt.activation}{staged}", *scale, *ending, f"linear_{then}"),
         f"{declare_planes(fmt)}\n{values}",
     )
 

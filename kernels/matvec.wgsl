@@ -3,7 +3,7 @@
 // A team of LANES threads computes ROWS rows (1, 2 or 4) of each of PARTS matrices (two for gate and up): its lanes take
 // every LANES-th block of the rows, then add up. TEAMS teams make a workgroup of GROUP_ROWS rows.
 // Expects LANES, TEAMS, WORKGROUP = LANES * TEAMS, ROWS, PARTS, STEPS (blocks a row), N_ROWS (rows of a part), TILE = 1;
-// the weight format's load_block and block_dot; an input_*.wgsl (load_activation), a scale_*.wgsl
+// the weight format's load_block and block_dot; an input_*.wgsl (stage_input, load_activation), a scale_*.wgsl
 // (input_squares, input_scale), a reduce_*.wgsl and a linear_*.wgsl (prepare, finish).
 
 fn dot_rows(first_block: vec4<u32>, x: Activation) -> vec4<f32> {
@@ -30,6 +30,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     // what the end will need, asked for before the long loop
     let early = prepare(group_row, thread);
     let squares = input_squares(lane);
+    stage_input(thread);
 
     var first = vec4<f32>();
     var second = vec4<f32>();

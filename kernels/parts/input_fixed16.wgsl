@@ -2,6 +2,8 @@
 
 @group(0) @binding(auto) var<storage, read> input: array<vec4<u32>>;    // [T, 5 planes, STEPS]
 
+fn stage_input(thread: u32) {}
+
 fn load_activation(token: u32, b: u32) -> Activation {
     let at = token * 5u * STEPS + b;
     let numbers = bitcast<vec4<f32>>(input[at + 4u * STEPS]);

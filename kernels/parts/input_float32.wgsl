@@ -12,6 +12,8 @@ fn load_four(first: u32, present: u32) -> vec4<f32> {
     return four;
 }
 
+fn stage_input(thread: u32) {}
+
 fn load_activation(token: u32, b: u32) -> Activation {
     let first = token * COLS + b * 8u;
     let present = COLS - b * 8u;
