@@ -196,7 +196,7 @@ class Gpu:
         # threads that share a head or a token's row
         self.max_workgroup = 256 if info.hardware else 32
         self.max_binding_bytes = info.max_binding_bytes
-        self.max_workgroups = adapter.limits["max-compute-workgroups-per-dimension"]
+        self.max_shared_bytes = adapter.limits["max-compute-workgroup-storage-size"]
         with gpu_errors(f"opening {info.name}"):
             self.device = adapter.request_device_sync(
                 required_features=["subgroup"] if self.subgroups else [],

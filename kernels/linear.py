@@ -26,7 +26,6 @@ from cera_py.kernels.weights import block_include, declare_planes, steps_per_row
 if TYPE_CHECKING:
     from cera_py.gpu import Gpu, Grid
 
-MOST_STAGED_BYTES = 14 << 10  # of the 16 KiB of shared memory that every adapter has
 BLOCK_ROWS = 32  # a workgroup that encodes its result makes whole blocks of the next layer's input
 
 
@@ -72,12 +71,14 @@ class LinearShape:
         """
         if self.tile > 1 or not gpu.is_nvidia:
             return self
-        stage = fmt.activation == "fixed16" and 80 * steps_per_row(fmt, self.cols) <= MOST_STAGED_BYTES
         if not whole_blocks:
             return replace(self, rows=4, teams=1)
-        if parts == 2:
-            return replace(self, rows=4, teams=8, stage_input=stage)
-        return replace(self, rows=4, teams=8, lanes=128)
+        if parts == 2 and self.cols > 2048:
+            return replace(self, rows=4, teams=8)
+        # a block and its scale, sums: 80 bytes; some shared memory is left for the rest of the kernel
+        staged_bytes = 80 * steps_per_row(fmt, self.cols)
+        stage_input = fmt.activation == "fixed16" and staged_bytes <= gpu.max_shared_bytes - 2048
+        return replace(self, rows=1, teams=32, stage_input=stage_input)
 
 
 @dataclass(frozen=True)
