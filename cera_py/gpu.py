@@ -23,6 +23,7 @@ Binding = Any  # a wgpu.GPUBuffer, or (buffer, offset, size)
 
 _HARDWARE = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "Unknown": 3}  # best first; "CPU" is software
 _BACKENDS = {"Metal": 0, "D3D12": 0, "Vulkan": 0, "OpenGL": 1, "OpenGLES": 1}  # OpenGL reaches fewer features
+_NVIDIA = 0x10DE  # PCI vendor
 _LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
@@ -70,7 +71,7 @@ def _adapters() -> list[Any]:
 
 def _describe(index: int, adapter: Any) -> DeviceInfo:
     info, features, limits = adapter.info, adapter.features, adapter.limits
-    smallest, largest = info["stackgroup_min_size"], info["stackgroup_max_size"]
+    smallest, largest = _subgroup_sizes(adapter)
     sizes = str(smallest) if smallest == largest else f"{smallest}..{largest}"
     return DeviceInfo(
         index=index,
@@ -83,6 +84,13 @@ def _describe(index: int, adapter: Any) -> DeviceInfo:
         f16="shader-f16" in features,
         int8_dot=True,  # dot4I8Packed is part of WGSL: native where the driver has it, emulated elsewhere
     )
+
+
+def _subgroup_sizes(adapter: Any) -> tuple[int, int]:
+    """The fewest and the most threads of a subgroup. wgpu reports a range for NVIDIA, where it is always 32."""
+    info = adapter.info
+    nvidia = info["vendor_id"] == _NVIDIA
+    return (32, 32) if nvidia else (info["stackgroup_min_size"], info["stackgroup_max_size"])
 
 
 def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo | None:
@@ -186,10 +194,8 @@ class Gpu:
 
         self.info = info
         self.subgroups = "subgroup" in adapter.features
-        smallest, largest = adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
-        self.is_nvidia = adapter.info["vendor_id"] == 0x10DE
-        if self.is_nvidia:
-            smallest = largest = 32  # on every card, though wgpu reports a range
+        smallest, largest = _subgroup_sizes(adapter)
+        self.is_nvidia = adapter.info["vendor_id"] == _NVIDIA
         self.subgroup_size = smallest if self.subgroups and smallest == largest else 0  # 0: the shader must ask
         # Software runs 4 or 8 threads at a time, and pays for every one more that a barrier has to wait for.
         self.max_lanes = 256 if info.hardware else 8  # threads that share a row of weights

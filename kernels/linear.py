@@ -72,7 +72,7 @@ class LinearShape:
         if self.tile > 1 or not gpu.is_nvidia:
             return self
         if not whole_blocks:
-            return replace(self, rows=4, teams=1)
+            return replace(self, rows=4, teams=1 if self.n_rows <= 4 * 65535 else 4)  # a grid's most workgroups
         if parts == 2 and self.cols > 2048:
             return replace(self, rows=4, teams=8)
         # a block and its scale, sums: 80 bytes; some shared memory is left for the rest of the kernel
