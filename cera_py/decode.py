@@ -38,13 +38,14 @@ class GpuExecutor(Executor):
         self._gpu = gpu
         self._program = program
         self._context = context
-        self.weights = GpuWeights(gpu, file, progress, len(program.weights()))
+        self.weights = GpuWeights(gpu, file, program.weights(), progress)
         cache = self._make_cache(context)
         self._step = gpu.empty(4 * (TOKENS_AT + 2 * (self.max_tokens + TILE)), "step")
         self._one = Lowering(program, self.weights, cache, self._step, tile=1, max_tokens=1, max_outputs=1)
         self._many = Lowering(
             program, self.weights, cache, self._step, tile=TILE, max_tokens=self.max_tokens, max_outputs=MAX_OUTPUTS
         )
+        self.weights.close()
         self._best = gpu.empty(8 * argmax.N_GROUPS, "best logits")
         self._results = gpu.empty(4 * argmax.N_RESULTS, "token ids")
         self._chosen = {lowering: self._choose(lowering) for lowering in (self._one, self._many)}
@@ -128,6 +129,12 @@ class GpuExecutor(Executor):
         finally:
             while pending:  # what ran ahead of a stop
                 self._gpu.collect(pending.popleft())
+
+    def timed(self, ids: Sequence[int], position: int, n_outputs: int) -> tuple[Work, NDArray[np.float64]]:
+        """A step that chooses the next token if n_outputs: its dispatches, and the seconds each took on the GPU."""
+        lowering, size = self._set_step(ids, position, n_outputs)
+        work = lowering.work(size) + (self._chosen[lowering] if n_outputs else [])
+        return work, self._gpu.time(work)
 
     def close(self) -> None:
         """See Executor."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +16,8 @@ from cera_py.gguf_file import GgufFile
 from cera_py.gpu import Gpu
 from cera_py.kernels.formats import Format, format_of
 from cera_py.kernels.weights import row_pieces
+
+_REPACK_AHEAD_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -40,16 +45,41 @@ class Matrix:
 
 
 class GpuWeights:
-    """The tensors of a file, as kernels bind them."""
+    """The tensors of a file, as kernels bind them.
 
-    def __init__(self, gpu: Gpu, file: GgufFile, progress: Progress | None = None, n_tensors: int = 0):
+    names: all that will be asked for, in about that order: their repacking runs ahead of their upload.
+    """
+
+    def __init__(self, gpu: Gpu, file: GgufFile, names: Sequence[str] = (), progress: Progress | None = None):
         self.gpu = gpu
-        self._progress, self._n_tensors, self._n_loaded = progress, n_tensors, 0
         self.file = file
         self.uploaded_bytes = 0
+        self._progress, self._n_tensors, self._n_loaded = progress, len(names), 0
         self._matrices: dict[tuple[str, ...], Matrix] = {}
         self._vectors: dict[tuple[str, ...], Any] = {}
         self._constants: dict[bytes, Any] = {}
+        self._threads = ThreadPoolExecutor(2, "cera_py repack")
+        self._to_repack = deque(name for name in names if len(file.tensor(name).shape) == 2)
+        self._repacking: dict[str, Future[list[NDArray[np.uint8]]]] = {}
+
+    def close(self) -> None:
+        """End the threads that repack; what is on the GPU stays."""
+        self._to_repack.clear()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _repack(self, name: str) -> list[NDArray[np.uint8]]:
+        tensor = self.file.tensor(name)
+        return format_of(tensor.type).repack(tensor.data)
+
+    def _repacked(self, name: str) -> list[NDArray[np.uint8]]:
+        """The planes of a tensor, and a few of those that come next on their way."""
+        ahead = sum(self.file.tensor(other).data.nbytes for other in self._repacking)
+        while self._to_repack and ahead < _REPACK_AHEAD_BYTES:
+            following = self._to_repack.popleft()
+            self._repacking[following] = self._threads.submit(self._repack, following)
+            ahead += self.file.tensor(following).data.nbytes
+        future = self._repacking.pop(name, None)
+        return future.result() if future else self._repack(name)
 
     def format(self, name: str) -> Format:
         """The format of a tensor."""
@@ -78,21 +108,21 @@ class GpuWeights:
         n_rows = sum(tensor.shape[0] for tensor in tensors)
         row_bytes = fmt.plane_row_bytes(cols)
         pieces = []
+        repacked = [self._repacked(name) for name in names]
         for first, count in row_pieces(n_rows, max(row_bytes), self.gpu.max_binding_bytes):
-            planes = {
-                plane.name: self.gpu.empty(count * size, names[0])
-                for plane, size in zip(fmt.planes, row_bytes, strict=True)
-            }
-            row = 0
-            for tensor in tensors:
-                data = tensor.data[first : first + count] if len(tensors) == 1 else tensor.data
-                parts = fmt.repack(data)
-                for plane, size, part in zip(fmt.planes, row_bytes, parts, strict=True):
-                    self.gpu.write(planes[plane.name], part, row * size)
-                row += len(data)
-                self._loaded()
-            self.uploaded_bytes += sum(buffer.size for buffer in planes.values())
+            planes = {}
+            for i, (plane, size) in enumerate(zip(fmt.planes, row_bytes, strict=True)):
+                buffer = self.gpu.empty(count * size, names[0])
+                at = 0
+                for parts in repacked:  # more than one only where all fit one piece
+                    part = parts[i][first * size : (first + count) * size]
+                    self.gpu.write(buffer, part, at)
+                    at += part.nbytes
+                planes[plane.name] = buffer
+                self.uploaded_bytes += buffer.size
             pieces.append(Piece(first, count, planes))
+        for _ in names:
+            self._loaded()
         return Matrix(fmt, n_rows, cols, tuple(pieces))
 
     def _loaded(self) -> None:
