@@ -15,13 +15,12 @@ float32; whoever makes a value encodes it as its readers want it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cera_py.gpu import Dispatch, Gpu, Grid
 from cera_py.gpu_weights import GpuWeights, Matrix, Piece
 from cera_py.kernels import add, attention, embed, fixed16, linear, norm, rope
-from cera_py.kernels.formats import format_of
 from cera_py.kernels.kernel import Shader
 from cera_py.kernels.linear import DeferredNorm, LinearShape
 from cera_py.operations import (
@@ -39,7 +38,6 @@ from cera_py.operations import (
     RopeTable,
     TakeOutputs,
     Value,
-    inputs_of,
 )
 
 # Words of the `step` buffer, the state of the step on the GPU
@@ -103,7 +101,6 @@ class Lowering:
         self._readers: dict[Value, set[bool]] = {}  # by value, the kinds wanted: True fixed16, False float32
         self._outputs: set[Value] = set()  # values of the wanted tokens only
         self._buffers: dict[tuple[Value, bool], Any] = {}
-        self._left_plain: set[Value] = set()  # float32, for a reader that encodes
         self._deferred: dict[Value, tuple[Any, DeferredNorm]] = {}  # half normed: squares, what is left to do
         self._free: dict[int, list[Any]] = {}
         self._lower()
@@ -257,7 +254,7 @@ class Lowering:
     # One method a kernel
 
     def _norm_to_defer(self, x: Value, after: Sequence[Operation]) -> Norm | None:
-        """The norm of x, if it comes next and the kernel that makes x can do its first half (of one token)."""
+        """The norm of x, if it comes next and the kernel that makes x can do its first half: one token, one reader kind."""
         match after:
             case [TakeOutputs() as take, Norm() as op, *_] if take.x == x and op.x == take.out:
                 pass
@@ -321,8 +318,6 @@ class Lowering:
     def _linear_work(
         self, matrix: Matrix, shape: LinearShape, then: Any, x: Value, buffers: dict[str, Any], **options: Any
     ) -> Recorded:
-        if x in self._left_plain:
-            shape = replace(shape, stage_input="encoded")
         if x in self._deferred:
             squares, options["norm"] = self._deferred[x]
             buffers = {**buffers, "squares": squares}
@@ -368,7 +363,7 @@ class Lowering:
                 self._recorded.append(work(self.tile))
 
     def _input(self, x: Value, matrix: Matrix) -> Any:
-        return self._buffers[x, matrix.format.activation == "fixed16" and x not in self._left_plain]
+        return self._buffers[x, matrix.format.activation == "fixed16"]
 
     def _gated(self, gate: Linear, up: Linear, op: Gate) -> None:
         names = (gate.weight, up.weight)
@@ -377,12 +372,9 @@ class Lowering:
         whole_blocks = op.out.width % linear.BLOCK_ROWS == 0 or wanted == {False}
         if len(wanted) == 1 and same_rows and whole_blocks and self.weights.can_join(names):
             (fixed,) = wanted
-            if fixed and self._reader_encodes(op.out):
-                fixed = False
-                self._left_plain.add(op.out)
             matrix = self.weights.matrix(*names)
             shape = LinearShape(n_rows=op.out.width, cols=matrix.cols, tile=self.tile)
-            shape = shape.tuned(self.gpu, matrix.format, 2, whole_blocks=fixed)
+            shape = shape.tuned(self.gpu, matrix.format, 2, whole_blocks=True)
             buffers = {**matrix.pieces[0].planes, "input": self._input(gate.x, matrix), "step": self.step}
             buffers |= self._emitted(op.out, fixed)
             self._record_linear(matrix, shape, "gate", gate.x, buffers, activation=op.activation, emit_fixed16=fixed)
@@ -393,14 +385,6 @@ class Lowering:
             shader = norm.gate_shader(self.gpu, op.out.width, op.activation, fixed)
             buffers = {"gate": self._buffers[gate.out, False], "up": self._buffers[up.out, False]}
             self._record_rows(shader, buffers | self._emitted(op.out, fixed))
-
-    def _reader_encodes(self, x: Value) -> bool:
-        """Whether the only layer that reads x, of one token, encodes it for itself: so x need not be made in blocks."""
-        readers = [op for op in self.program.operations if x in inputs_of(op)]
-        if self.tile > 1 or len(readers) != 1 or not isinstance(readers[0], Linear):
-            return False
-        tensor = self.weights.file.tensor(readers[0].weight)
-        return linear.can_stage(self.gpu, format_of(tensor.type), tensor.shape[1])
 
     def _attention_inputs(
         self,

@@ -57,7 +57,7 @@ def assemble(
     declarations: further WGSL (the planes of a weight format, a workgroup array).
     """
     header = "\n".join(declare(key, value) for key, value in constants.items())
-    paths = [part if "/" in part else f"parts/{part}" for part in dict.fromkeys(parts)]
+    paths = [part if "/" in part else f"parts/{part}" for part in parts]
     text = "\n".join([header, declarations, *map(wgsl_file, paths), wgsl_file(name)])
     for index in range(text.count(_AUTO)):
         text = text.replace(_AUTO, f"@binding({index})", 1)

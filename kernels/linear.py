@@ -1,7 +1,7 @@
 """Linear layers over weights of any format: `y = x @ W.T (+ bias)`, and what happens to y in the same dispatch.
 
-Bindings: the planes of the format; `input`, activations [T, cols] (fixed16.py for integer formats, else float32);
-`step`; then by what is done with the sums:
+Bindings: the planes of the format; `input`, activations [T, cols] (fixed16.py for integer formats, else float32); `step`;
+then by what is done with the sums:
   store      out[t, out_at + row] = y                `out` float32 [T, out_width]
   residual   out[t, out_at + row] += y               `out`
   gate       activation(y_gate) * y_up, encoded      `encoded` float32 or `fixed` (fixed16.py), [T, n_rows]
@@ -35,8 +35,8 @@ class LinearShape:
 
     tile: tokens at once; 1 takes the matvec kernel. count_at: the word of `step` that holds the number of tokens.
     rows, teams, lanes: a team of `lanes` threads (fewer for short rows) computes `rows` rows (1, 2 or 4; 4 where
-    tile > 1), a workgroup is `teams` teams: what suits the GPU (`tuned`). stage_input: it first copies the
-    input to shared memory ("shared"), or encodes it there from float32 ("encoded") (integer formats, tile 1).
+    tile > 1), a workgroup is `teams` teams: what suits the GPU (`tuned`). stage_input: it copies the input to shared
+    memory first (integer formats, tile 1).
     """
 
     n_rows: int
@@ -48,7 +48,7 @@ class LinearShape:
     rows: int = 4
     teams: int = 8
     lanes: int = 32
-    stage_input: Literal["no", "shared", "encoded"] = "no"
+    stage_input: bool = False
 
     @property
     def group_rows(self) -> int:
@@ -75,15 +75,10 @@ class LinearShape:
             return replace(self, rows=4, teams=1 if self.n_rows <= 4 * 65535 else 4)  # a grid's most workgroups
         if parts == 2 and self.cols > 2048:
             return replace(self, rows=4, teams=8)
-        staged = "shared" if can_stage(gpu, fmt, self.cols) else "no"
-        return replace(self, rows=1, teams=32, stage_input=staged)
-
-
-def can_stage(gpu: Gpu, fmt: Format, cols: int) -> bool:
-    """Whether a layer may stage its input, because it is wide enough to gain by it and the memory is there."""
-    staged_bytes = 80 * steps_per_row(fmt, cols)  # a block, its scale and sums
-    spare = 2048  # for the rest of the kernel
-    return gpu.is_nvidia and fmt.activation == "fixed16" and staged_bytes <= gpu.max_shared_bytes - spare
+        # a block and its scale, sums: 80 bytes; some shared memory is left for the rest of the kernel
+        staged_bytes = 80 * steps_per_row(fmt, self.cols)
+        stage_input = fmt.activation == "fixed16" and staged_bytes <= gpu.max_shared_bytes - 2048
+        return replace(self, rows=1, teams=32, stage_input=stage_input)
 
 
 @dataclass(frozen=True)
@@ -149,16 +144,14 @@ def shader(
         scale = ("scale_rms" if norm else "scale_none",)
     if norm:
         constants |= {"N_NORM": norm.n_values, "N_SQUARES": norm.n_squares, "EPS": norm.eps}
-    input_parts: tuple[str, ...] = (f"input_{fmt.activation}",)
-    if shape.stage_input != "no":
-        input_parts = ("fixed16", f"input_{fmt.activation}_{shape.stage_input}")
+    staged = "_shared" if shape.stage_input else ""
     values = (
         f"var<workgroup> values: array<f32, {parts * shape.tile * shape.group_rows}>;  // [PARTS, TILE, GROUP_ROWS]"
     )
     return gpu.shader(
         "matvec" if shape.tile == 1 else "linear",
         constants,
-        (*block_include(fmt), *input_parts, *scale, *ending, f"linear_{then}"),
+        (*block_include(fmt), f"input_{fmt.activation}{staged}", *scale, *ending, f"linear_{then}"),
         f"{declare_planes(fmt)}\n{values}",
     )
 

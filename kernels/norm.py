@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def emit_include(fixed16: bool) -> tuple[str, ...]:
     """The WGSL files that give `emit`, which writes a kernel's result as the next linear layer reads it."""
-    return ("fixed16", "store_fixed16", "emit_fixed16") if fixed16 else ("emit_float32",)
+    return ("fixed16", "emit_fixed16") if fixed16 else ("emit_float32",)
 
 
 def _row_shader(

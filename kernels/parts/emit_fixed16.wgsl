@@ -1,5 +1,5 @@
 // Encode values[first_value ..] in 16-bit fixed point, columns first_col .. of a token's row. Whole blocks of 32.
-// Expects COLS_OUT; needs store_fixed16.wgsl.
+// Expects COLS_OUT and fixed16.wgsl.
 
 @group(0) @binding(auto) var<storage, read_write> fixed: array<u32>;    // [T, 5 planes, COLS_OUT / 32, 4]
 
