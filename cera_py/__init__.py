@@ -17,8 +17,10 @@ from cera_py.errors import (
     DeviceError,
     DownloadError,
     InvalidArgumentError,
+    ModelClosedError,
     ModelFileError,
     OutOfMemoryError,
+    SupersededError,
     UnsupportedModelError,
 )
 
@@ -36,10 +38,12 @@ __all__ = [
     "Generation",
     "InvalidArgumentError",
     "Model",
+    "ModelClosedError",
     "ModelFileError",
     "OutOfMemoryError",
     "Piece",
     "Statistics",
+    "SupersededError",
     "UnsupportedModelError",
     "devices",
     "load",

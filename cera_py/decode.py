@@ -7,8 +7,9 @@ a stop that is found late only discards what ran ahead.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ class GpuExecutor(Executor):
         self.name = gpu.name
         self.max_tokens, self.max_outputs = min(MAX_TOKENS, context), MAX_OUTPUTS
         self._gpu = gpu
+        self._turn = 0  # counts the calls that set a step
         self._program = program
         self._context = context
         self.weights = GpuWeights(gpu, file, program.weights(), progress)
@@ -84,6 +86,7 @@ class GpuExecutor(Executor):
 
     def _set_step(self, ids: Sequence[int], position: int, n_outputs: int) -> tuple[Lowering, StepSize]:
         """Write the state of a step, and say what runs it."""
+        self._turn += 1
         n_tokens = len(ids)
         state = np.zeros(TOKENS_AT + 2 * n_tokens, np.uint32)
         state[:3] = n_tokens, n_tokens - n_outputs, n_outputs
@@ -105,7 +108,7 @@ class GpuExecutor(Executor):
         self._gpu.submit(lowering.work(size), copies, self._logits)
         return self._gpu.collect(self._logits, nbytes).view(np.float32).reshape(n_outputs, vocab_size)
 
-    def greedy(self, ids: Sequence[int], position: int) -> Iterator[int]:
+    def greedy(self, ids: Sequence[int], position: int) -> Generator[int, None, None]:
         """See Executor; ends where the context is full."""
         pending: deque[Readback] = deque()
         n_submitted = 0
@@ -119,6 +122,7 @@ class GpuExecutor(Executor):
             n_submitted += 1
 
         submit(*self._set_step(ids, position, 1))
+        turn = self._turn
         position += len(ids)
         try:
             while pending:
@@ -127,7 +131,8 @@ class GpuExecutor(Executor):
                     position += 1
                 yield int(self._gpu.collect(pending.popleft(), 4).view(np.uint32)[0])
         finally:
-            while pending:  # what ran ahead of a stop
+            # collect what ran ahead of a stop, unless another call has the ring by now, or Python is ending
+            while pending and turn == self._turn and not sys.is_finalizing():
                 self._gpu.collect(pending.popleft())
 
     def timed(self, ids: Sequence[int], position: int, n_outputs: int) -> tuple[Work, NDArray[np.float64]]:

@@ -34,3 +34,11 @@ class InvalidArgumentError(CeraError, ValueError):
 
 class DownloadError(CeraError):
     """A model could not be fetched, or what arrived is not what was expected."""
+
+
+class ModelClosedError(CeraError):
+    """The model was closed before."""
+
+
+class SupersededError(CeraError):
+    """A generation cannot go on: another call has taken the model's cache over."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ class Executor(ABC):
     def step(self, ids: Sequence[int], position: int, n_outputs: int) -> NDArray[np.float32]:
         """Run len(ids) tokens, the first at `position`; float32 logits [n_outputs, vocab] of the last n_outputs."""
 
-    def greedy(self, ids: Sequence[int], position: int) -> Iterator[int]:
+    def greedy(self, ids: Sequence[int], position: int) -> Generator[int, None, None]:
         """Run a step, then one a token, each fed with the likeliest token so far; yields those, without end."""
         while True:
             token = int(np.argmax(self.step(ids, position, 1)[0]))

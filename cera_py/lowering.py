@@ -254,7 +254,7 @@ class Lowering:
     # One method a kernel
 
     def _norm_to_defer(self, x: Value, after: Sequence[Operation]) -> Norm | None:
-        """The norm of x, if it comes next and the kernel that makes x can do its first half: one token, one reader kind."""
+        """The norm of x, if it comes next and the kernel that makes x can do its first half (of one token)."""
         match after:
             case [TakeOutputs() as take, Norm() as op, *_] if take.x == x and op.x == take.out:
                 pass

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cera_py.errors import ContextFullError, InvalidArgumentError
+from cera_py.errors import ContextFullError, InvalidArgumentError, ModelClosedError, SupersededError
 from cera_py.executor import Executor, Progress
 from cera_py.gguf_file import GgufFile
 from cera_py.models import build_program
@@ -109,6 +109,8 @@ class Model:
         self.weight_bytes = executor.weight_bytes
         self._file = file
         self._executor = executor
+        self._closed = False
+        self._owner = 0  # which call has the cache: they are numbered
 
     def __enter__(self) -> Model:
         return self
@@ -119,9 +121,27 @@ class Model:
         self.close()
 
     def close(self) -> None:
-        """Free the weights and the cache, and unmap the file."""
-        self._executor.close()
-        self._file.close()
+        """Free the weights and the cache, and unmap the file. Closing twice does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._executor.close()
+            self._file.close()
+
+    def _claim(self) -> int:
+        """Take the cache over, whoever had it. Raises ModelClosedError."""
+        if self._closed:
+            raise ModelClosedError("the model is closed: load it again")
+        self._owner += 1
+        return self._owner
+
+    def _check(self, claim: int) -> None:
+        """Raise SupersededError if the cache has been taken over since `claim`, ModelClosedError if it is gone."""
+        if self._closed:
+            raise ModelClosedError("the model was closed while it generated")
+        if claim != self._owner:
+            raise SupersededError(
+                "another generate() or logits() call has taken this model's cache: finish one at a time"
+            )
 
     def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """What the model says after each of the ids: float32 [len(ids), vocab], row i being for the token after ids[i].
@@ -129,6 +149,7 @@ class Model:
         Raises InvalidArgumentError for ids outside the vocabulary, ContextFullError for more than the context.
         """
         ids = self._checked(ids)
+        self._claim()
         size = min(self._executor.max_tokens, self._executor.max_outputs)
         rows = [
             self._executor.step(ids[first : first + size], first, len(ids[first : first + size]))
@@ -195,13 +216,17 @@ class Model:
 
     def _tokens(self, ids: list[int], options: SamplingOptions) -> Generator[int, None, None]:
         """The tokens that follow ids, without end as far as the context reaches."""
+        claim = self._claim()
         size = self._executor.max_tokens
         first = (len(ids) - 1) // size * size  # where the last chunk of the prompt begins
         for at in range(0, first, size):
             self._executor.step(ids[at : at + size], at, 0)
         last = ids[first:]
         if options.temperature == 0 and options.repeat_penalty == 1:
-            yield from self._executor.greedy(last, first)
+            with contextlib.closing(self._executor.greedy(last, first)) as tokens:
+                for token in tokens:
+                    yield token
+                    self._check(claim)
             return
         sampler = Sampler(options, self.vocab_size)
         for token in ids:
@@ -211,6 +236,7 @@ class Model:
             token = sampler.sample(self._executor.step(last, position, 1)[0])
             sampler.accept(token)
             yield token
+            self._check(claim)
             position += len(last)
             last = [token]
 

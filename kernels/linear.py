@@ -1,7 +1,7 @@
 """Linear layers over weights of any format: `y = x @ W.T (+ bias)`, and what happens to y in the same dispatch.
 
-Bindings: the planes of the format; `input`, activations [T, cols] (fixed16.py for integer formats, else float32); `step`;
-then by what is done with the sums:
+Bindings: the planes of the format; `input`, activations [T, cols] (fixed16.py for integer formats, else float32);
+`step`; then by what is done with the sums:
   store      out[t, out_at + row] = y                `out` float32 [T, out_width]
   residual   out[t, out_at + row] += y               `out`
   gate       activation(y_gate) * y_up, encoded      `encoded` float32 or `fixed` (fixed16.py), [T, n_rows]

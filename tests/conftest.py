@@ -73,7 +73,7 @@ def without_subgroups(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
 @pytest.fixture
 def wide(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """The same GPU, with the workgroups that hardware gets (NVIDIA's where those differ)."""
-    monkeypatch.setattr(gpu, "max_lanes", 32)
+    monkeypatch.setattr(gpu, "max_lanes", 256)
     monkeypatch.setattr(gpu, "max_workgroup", 256)
     monkeypatch.setattr(gpu, "is_nvidia", True)
     return gpu

@@ -55,7 +55,7 @@ class Layer:
         raw, x, bias = self.inputs(random_weights)
         width = self.rows if self.then == "gate" else self.out_at + self.rows + self.spare
         shape = linear.LinearShape(self.rows, self.cols, self.tile, width, self.out_at, self.count_at)
-        shape = shape.tuned(gpu, self.format, 2 if self.then == "gate" else 1, whole_blocks=self.emit_fixed16)
+        shape = shape.tuned(gpu, self.format, 2 if self.then == "gate" else 1, whole_blocks=self.then == "gate")
         options = {"bias": self.bias, "activation": self.activation, "emit_fixed16": self.emit_fixed16}
         shader = linear.shader(gpu, self.format, shape, self.then, **options)
         step = np.zeros(16, np.uint32)
@@ -177,6 +177,8 @@ def test_without_subgroups(without_subgroups, run_kernel, random_weights, layer)
     [
         *(Layer(name, 70, 1280 if block(name) > 1 else 300) for name in TYPES),
         Layer("Q4_0", 64, 1056, tokens=3, tile=2, then="gate", emit_fixed16=True),
+        Layer("Q4_0", 64, 2080, then="gate", emit_fixed16=True),
+        Layer("F16", 40, 96, then="gate"),
         Layer("F16", 33, 20),  # fewer blocks than threads
         Layer("Q4_K", 40, 256, then="residual"),
     ],
