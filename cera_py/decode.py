@@ -7,6 +7,7 @@ a stop that is found late only discards what ran ahead.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -125,15 +126,19 @@ class GpuExecutor(Executor):
         turn = self._turn
         position += len(ids)
         try:
-            while pending:
+            while True:
                 while len(pending) < AHEAD and position < self._context:
                     submit(self._one, StepSize(1, 1, position))
                     position += 1
+                if not pending:
+                    return
                 yield int(self._gpu.collect(pending.popleft(), 4).view(np.uint32)[0])
         finally:
-            # collect what ran ahead of a stop, unless another call has the ring by now, or Python is ending
-            while pending and turn == self._turn and not sys.is_finalizing():
-                self._gpu.collect(pending.popleft())
+            # Collect what ran ahead of a stop, unless another call has the ring by now. Nobody reads it, so that a lost
+            # device, or a Python that is ending, does not matter here.
+            with contextlib.suppress(Exception):
+                while pending and turn == self._turn and not sys.is_finalizing():
+                    self._gpu.collect(pending.popleft())
 
     def timed(self, ids: Sequence[int], position: int, n_outputs: int) -> tuple[Work, NDArray[np.float64]]:
         """A step that chooses the next token if n_outputs: its dispatches, and the seconds each took on the GPU."""
