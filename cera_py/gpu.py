@@ -130,9 +130,9 @@ def find_device(wanted: str) -> tuple[Any, DeviceInfo] | None:
     best = _best(devices)
     if wanted in ("auto", "gpu"):
         chosen = best
-    elif wanted.isdecimal():
-        chosen = next((device for device in devices if device.index == int(wanted)), None)
-    else:
+    elif wanted in [str(device.index) for device in devices]:
+        chosen = devices[int(wanted)]
+    else:  # "4090" is no index, but may be a part of a name
         matches = [d for d in devices if wanted.lower() in f"{d.name} {d.backend}".lower()] if wanted else []
         chosen = min(matches, key=lambda d: (_HARDWARE.get(d.type, 9), _BACKENDS.get(d.backend, 2)), default=None)
     if chosen:

@@ -112,7 +112,7 @@ class GpuWeights:
         for first, count in row_pieces(n_rows, max(row_bytes), self.gpu.max_binding_bytes):
             planes = {}
             for i, (plane, size) in enumerate(zip(fmt.planes, row_bytes, strict=True)):
-                buffer = self.gpu.empty(count * size, names[0])
+                buffer = self.gpu.empty(count * size, " + ".join(names))
                 at = 0
                 for parts in repacked:  # more than one only where all fit one piece
                     part = parts[i][first * size : (first + count) * size]

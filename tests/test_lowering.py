@@ -29,7 +29,12 @@ def test_a_decode_step_of_a_llama(tiny_llama, open_model):
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0", "F16"])
 def test_dispatches_are_few(tiny_llama, open_model, kind, long_context):
     counts = [
-        len(labels(open_model(tiny_llama(kind=kind, n_layers=n, head_dim=32), "GPU", 1024)._executor, long_context=long_context))
+        len(
+            labels(
+                open_model(tiny_llama(kind=kind, n_layers=n, head_dim=32), "GPU", 1024)._executor,
+                long_context=long_context,
+            )
+        )
         for n in (1, 3)
     ]
     per_layer = (counts[1] - counts[0]) / 2

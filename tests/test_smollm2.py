@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,9 +19,8 @@ def cases(data):
 
 @pytest.fixture(scope="session")
 def models(smollm2, open_model):
-    """Each executor's model, opened once."""
-    opened = {}
-    return lambda on: opened.setdefault(on, None) or opened.update({on: open_model(smollm2, on, 1024)}) or opened[on]
+    """models("NumPy" or "GPU"): the model on that executor, opened once."""
+    return cache(lambda executor: open_model(smollm2, executor, 1024))
 
 
 def check(model, case, n_tokens, assert_same_choices):
@@ -50,7 +50,8 @@ def test_largest_logits(models, cases, executor):
     assert np.abs(last[list(ids)] - values).max() < {"NumPy": 1e-3, "GPU": 3e-2}[executor]
 
 
-def test_memory_on_the_gpu(models):
+def test_memory_on_the_gpu(smollm2, open_model, gpu):
     """Quantised weights and cache, and at most a tenth more."""
-    executor = models("GPU")._executor
-    assert executor.allocated_bytes <= 1.1 * (executor.weights.uploaded_bytes + executor.cache_bytes)
+    before = gpu.allocated_bytes
+    executor = open_model(smollm2, "GPU", 2048)._executor
+    assert gpu.allocated_bytes - before <= 1.1 * (executor.weights.uploaded_bytes + executor.cache_bytes)
