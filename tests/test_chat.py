@@ -13,7 +13,6 @@ import pytest
 from cera_py.chat import encode_chat, render
 from cera_py.errors import CeraError, InvalidArgumentError, ModelFileError
 from cera_py.gguf_file import GgufFile
-from cera_py.pull import DEFAULT_MODEL, cache_folder
 from cera_py.tokenizer import Tokenizer
 
 MESSAGES = [{"role": "user", "content": "Grüße"}, {"role": "assistant", "content": "ja"}]
@@ -34,12 +33,9 @@ def show(template: str, messages: Any = MESSAGES, **options: Any) -> str:
     return render(template, messages, tokenizer=fake_tokenizer(), **options)
 
 
-def test_smollm2_chat(conformance: Path) -> None:
-    path = cache_folder() / DEFAULT_MODEL.file_name
-    if not path.exists():
-        pytest.skip("the default model is not in the cache folder (make demo fetches it)")
-    tokenizer = Tokenizer.from_metadata(GgufFile(path).metadata)
-    cases = json.loads((conformance / "real" / "smollm2-135m.json").read_text())["cases"]
+def test_smollm2_chat(smollm2: Path, data: Path) -> None:
+    tokenizer = Tokenizer.from_metadata(GgufFile(smollm2).metadata)
+    cases = json.loads((data / "smollm2-135m.json").read_text())["cases"]
     case = next(case for case in cases if case["name"] == "chat")
     messages = [
         {"role": "system", "content": "You are a helpful assistant."},

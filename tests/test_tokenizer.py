@@ -15,7 +15,6 @@ import pytest
 
 from cera_py.errors import InvalidArgumentError, ModelFileError, UnsupportedModelError
 from cera_py.gguf_file import GgufFile
-from cera_py.pull import DEFAULT_MODEL, cache_folder
 from cera_py.tokenizer import Tokenizer, TokenKind
 from cera_py.word_patterns import BOS_BY_DEFAULT, WHOLE_WORDS_FIRST, WORD_PATTERNS
 
@@ -79,17 +78,14 @@ def pieces(tokenizer: Tokenizer, text: str, special: bool = True) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def smollm2() -> Tokenizer:
-    path = cache_folder() / DEFAULT_MODEL.file_name
-    if not path.exists():
-        pytest.skip("the default model is not in the cache folder (make demo fetches it)")
-    return Tokenizer.from_metadata(GgufFile(path).metadata)
+def smollm2_tokenizer(smollm2: Path) -> Tokenizer:
+    return Tokenizer.from_metadata(GgufFile(smollm2).metadata)
 
 
 @pytest.mark.parametrize("name", ["gpt-2", "falcon", "llama-bpe", "llama-spm", "phi-3", "smollm2-135m"])
 def test_reference_vectors(conformance: Path, name: str, request: pytest.FixtureRequest) -> None:
     if name == "smollm2-135m":
-        tokenizer = request.getfixturevalue("smollm2")
+        tokenizer = request.getfixturevalue("smollm2_tokenizer")
     else:
         tokenizer = Tokenizer.from_metadata(GgufFile(conformance / "tokenizer" / f"{name}.gguf").metadata)
     reference = json.loads((conformance / "tokenizer" / f"{name}.json").read_text())
@@ -105,10 +101,10 @@ def test_reference_vectors(conformance: Path, name: str, request: pytest.Fixture
         assert b"".join(tokenizer.token_bytes(id, special=True) for id in without_bos).hex() == case["decoded"], text
 
 
-def test_prompts_and_answers_of_smollm2(conformance: Path, smollm2: Tokenizer) -> None:
-    for case in json.loads((conformance / "real" / "smollm2-135m.json").read_text())["cases"]:
-        assert smollm2.encode(case["prompt"], special=case["parse_special"]) == case["ids"], case["name"]
-        stream = smollm2.stream(special=True)
+def test_prompts_and_answers_of_smollm2(data: Path, smollm2_tokenizer: Tokenizer) -> None:
+    for case in json.loads((data / "smollm2-135m.json").read_text())["cases"]:
+        assert smollm2_tokenizer.encode(case["prompt"], special=case["parse_special"]) == case["ids"], case["name"]
+        stream = smollm2_tokenizer.stream(special=True)
         assert "".join(map(stream.push, case["greedy"])) + stream.finish() == case["greedy_text"]
 
 
