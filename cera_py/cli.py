@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # also where the locale says ASCII
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is half-written gets removed
+    warnings.showwarning = lambda message, *_: print("cera_py: warning:", message, file=sys.stderr)
     debug = False
     try:
         options = _parser().parse_args(arguments)
@@ -72,6 +74,8 @@ def generate(options: argparse.Namespace) -> int:
     """Stream what the model writes after a prompt."""
     sampling = {name: getattr(options, name) for name in _SAMPLING_FLAGS}
     SamplingOptions(**sampling)  # what is wrong with these is said before a model is fetched or loaded
+    if options.max_tokens == -1:  # llama.cpp's way to say so
+        options.max_tokens = None
     for name in ("context", "max_tokens"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -320,7 +324,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("prompt", nargs="?", metavar="PROMPT", help="the text to go on from; `-` or a pipe: read stdin")
     one.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
     one.add_argument(
-        "-n", "--max-tokens", type=int, metavar="N", help="stop after N tokens (default: when the model ends)"
+        "-n", "--max-tokens", type=int, metavar="N", help="stop after N tokens (default, and -1: when the model ends)"
     )
     _add_model_flags(one)
     _add_sampling_flags(one)

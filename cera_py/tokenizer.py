@@ -404,6 +404,9 @@ def _byte_level_bpe(metadata: Mapping[str, Any], vocabulary: _Vocabulary) -> tok
         raise ModelFileError(
             "the key 'tokenizer.ggml.tokens' has bytes that are no UTF-8, impossible in a gpt2 vocabulary"
         )
+    unknown = next((f"{left} {right}" for left, right in merges if left + right not in vocabulary.ids), None)
+    if unknown:  # the library would panic
+        raise ModelFileError(f"the key 'tokenizer.ggml.merges' has {unknown!r}, whose result is no token")
     try:
         bpe = models.BPE(vocab=vocabulary.ids, merges=merges, ignore_merges=pre in WHOLE_WORDS_FIRST)
     except Exception as error:  # the library raises plain Exception: a merge of tokens that are not there, as a rule

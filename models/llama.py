@@ -36,8 +36,8 @@ def program(file: GgufFile) -> Program:
     eps = file.get(f"{arch}.attention.layer_norm_rms_epsilon", float)
     if n_heads % n_kv_heads:
         raise ModelFileError(f"{file.path}: {n_heads} heads do not divide among {n_kv_heads} K/V heads")
-    if head_dim % 8:
-        raise UnsupportedModelError(f"{file.path}: head_dim {head_dim}; it must be a multiple of 8")
+    if head_dim % 8 or head_dim > 256:
+        raise UnsupportedModelError(f"{file.path}: head_dim {head_dim}; we have multiples of 8, up to 256")
     if size("attention.value_length", head_dim) != head_dim:
         raise UnsupportedModelError(f"{file.path}: {arch}.attention.value_length is not the key length, {head_dim}")
     if not (math.isfinite(eps) and eps >= 0):

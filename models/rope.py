@@ -68,8 +68,10 @@ def rope_table(file: GgufFile, head_dim: int) -> RopeTable:
         raise ModelFileError(f"{file.path}: {arch}.rope.dimension_count is {n_rot}; it must be even, 2 .. {head_dim}")
     if not (math.isfinite(base) and base > 1):
         raise ModelFileError(f"{file.path}: {arch}.rope.freq_base is {base}; it must be a number above 1")
-    if not (math.isfinite(factor) and factor >= 0):
-        raise ModelFileError(f"{file.path}: {arch}.rope.scaling.factor is {factor}; it must be a positive number")
+    if factor and not 1e-6 <= factor <= 1e6:  # false for NaN
+        raise ModelFileError(
+            f"{file.path}: {arch}.rope.scaling.factor is {factor}; it must be a number around 1 .. 100"
+        )
 
     # base^(-2j / n_rot): radians per position of pair j
     theta = base ** (-2.0 * np.arange(n_rot // 2, dtype=np.float64) / n_rot)
@@ -86,9 +88,13 @@ def rope_table(file: GgufFile, head_dim: int) -> RopeTable:
                 raise ModelFileError(f"{file.path}: yarn needs {arch}.rope.scaling.original_context_length above 0")
             fast = file.get(f"{arch}.rope.scaling.yarn_beta_fast", float, 32.0)
             slow = file.get(f"{arch}.rope.scaling.yarn_beta_slow", float, 1.0)
+            attn_factor = file.get(f"{arch}.rope.scaling.attn_factor", float, 1.0)
+            for name, value in (("yarn_beta_fast", fast), ("yarn_beta_slow", slow), ("attn_factor", attn_factor)):
+                if not (math.isfinite(value) and value > 0):
+                    raise ModelFileError(f"{file.path}: {arch}.rope.scaling.{name} is {value}; it must be above 0")
             ramp = yarn_ramp(n_rot, base, original, fast, slow)
             theta = theta * (scale * (1.0 - ramp) + ramp)
-            mscale = file.get(f"{arch}.rope.scaling.attn_factor", float, 1.0) * (1.0 + 0.1 * math.log(1.0 / scale))
+            mscale = attn_factor * (1.0 + 0.1 * math.log(1.0 / scale))
         case unknown:
             raise UnsupportedModelError(f"{file.path}: rope scaling {unknown!r}; we have none, linear, yarn")
 

@@ -142,6 +142,7 @@ BROKEN = {
         errors.ModelFileError,
         "epsilon",
     ),
+    "heads beyond measure": ({"keys": {"llama.attention.key_length": 2**31}}, errors.UnsupportedModelError, "head_dim"),
     "experts": ({"keys": {"llama.expert_count": 8}}, errors.UnsupportedModelError, "expert"),
 }
 

@@ -504,6 +504,7 @@ def test_damaged_vocabularies(make: Any, damage: dict[str, Any], named: str) -> 
     [
         (damaged(merges=["h e", "nosuch token"]), "merges"),
         (damaged(merges=["he"]), "merges"),
+        (damaged(merges=["o h"]), "no token"),
         (damaged(merges=["h e l"]), "merges"),
         (damaged(merges=[1, 2]), "merges"),
         (damaged(merges=[[], {}]), "merges"),

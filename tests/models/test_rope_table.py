@@ -109,12 +109,21 @@ def test_frequency_factors_divide(tiny_llama):
         ("freq_base", math.nan),
         ("scaling.factor", -1.0),
         ("scaling.factor", math.nan),
+        ("scaling.factor", 1e-40),
         ("scaling.type", 3),
     ],
 )
 def test_senseless_values(tiny_llama, key, value):
     with pytest.raises(ModelFileError, match=f"llama.rope.{key}"):
         table(tiny_llama, **{key: value})
+
+
+@pytest.mark.parametrize("key", ["yarn_beta_fast", "yarn_beta_slow", "attn_factor"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+def test_senseless_yarn(tiny_llama, key, value):
+    keys = {"scaling.type": "yarn", "scaling.factor": 4.0, "scaling.original_context_length": 64}
+    with pytest.raises(ModelFileError, match=f"scaling.{key}"):
+        table(tiny_llama, **keys, **{f"scaling.{key}": value})
 
 
 def test_yarn_without_the_original_context(tiny_llama):
