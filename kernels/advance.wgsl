@@ -1,5 +1,6 @@
 // The end of a greedy step: the chosen token becomes the next step's input, so that the step after needs no CPU.
-// Expects N_GROUPS (slices that argmax.wgsl wrote), N_RESULTS (length of the ring). One thread does it.
+// Expects N_GROUPS (slices that argmax.wgsl wrote), N_RESULTS (length of the ring); needs better.wgsl. One
+// thread does it.
 
 @group(0) @binding(auto) var<storage, read> best: array<vec2<u32>>;             // [N_GROUPS] (logit's bits, id)
 @group(0) @binding(auto) var<storage, read_write> step: array<u32>;
@@ -11,7 +12,7 @@ fn main() {
     var id = best[0].y;
     for (var i = 1u; i < N_GROUPS; i++) {
         let other = bitcast<f32>(best[i].x);
-        if (other > logit || (other == logit && best[i].y < id)) {
+        if (is_better(other, best[i].y, logit, id)) {
             logit = other;
             id = best[i].y;
         }

@@ -23,7 +23,7 @@ N_RESULTS = 64
 
 def shader(gpu: Gpu, vocab_size: int) -> Shader:
     """The first dispatch: the best of each of N_GROUPS slices."""
-    return gpu.shader("argmax", {"N_VOCAB": vocab_size, "N_GROUPS": N_GROUPS, "WORKGROUP": 256})
+    return gpu.shader("argmax", {"N_VOCAB": vocab_size, "N_GROUPS": N_GROUPS, "WORKGROUP": 256}, ("better",))
 
 
 def grid() -> Grid:
@@ -33,7 +33,7 @@ def grid() -> Grid:
 
 def advance_shader(gpu: Gpu) -> Shader:
     """The second: the best of all becomes the next step's token."""
-    return gpu.shader("advance", {"N_GROUPS": N_GROUPS, "N_RESULTS": N_RESULTS})
+    return gpu.shader("advance", {"N_GROUPS": N_GROUPS, "N_RESULTS": N_RESULTS}, ("better",))
 
 
 def reference(logits: NDArray[np.float32]) -> int:

@@ -1,5 +1,5 @@
 // The largest logit of each of N_GROUPS slices of the last output row; advance.wgsl takes the largest of those.
-// Expects N_VOCAB, N_GROUPS, WORKGROUP. The lowest id wins a tie.
+// Expects N_VOCAB, N_GROUPS, WORKGROUP; needs better.wgsl.
 
 @group(0) @binding(auto) var<storage, read> step: array<u32>;
 @group(0) @binding(auto) var<storage, read> logits: array<f32>;                 // [n_outputs, N_VOCAB]
@@ -11,10 +11,10 @@ var<workgroup> best_id: array<u32, WORKGROUP>;
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let row = (step[2] - 1u) * N_VOCAB;
-    var logit = -3.4028234e38;
-    var id = 0xffffffffu;
+    var logit = 0.0;
+    var id = NO_TOKEN;
     for (var i = group.x * WORKGROUP + thread; i < N_VOCAB; i += N_GROUPS * WORKGROUP) {
-        if (logits[row + i] > logit || id == 0xffffffffu) {
+        if (is_better(logits[row + i], i, logit, id)) {
             logit = logits[row + i];
             id = i;
         }
@@ -24,10 +24,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
         workgroupBarrier();
         if (thread < half) {
-            let other = best_logit[thread + half];
-            if (other > best_logit[thread] || (other == best_logit[thread] && best_id[thread + half] < best_id[thread])) {
-                best_logit[thread] = other;
-                best_id[thread] = best_id[thread + half];
+            let other = thread + half;
+            if (is_better(best_logit[other], best_id[other], best_logit[thread], best_id[thread])) {
+                best_logit[thread] = best_logit[other];
+                best_id[thread] = best_id[other];
             }
         }
     }
