@@ -52,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output went away, as `head` does. Python would complain when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a full disk behind stdout, as a rule
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (what is left in its buffer can't be written at exit either)
+        return _fail(f"cannot write or read: {error.strerror or error}", 2, debug)
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):  # Python wraps one that comes while a class is made
             return _fail("interrupted", 130, debug)
@@ -72,10 +75,12 @@ def _fail(message: str, code: int, debug: bool) -> int:
 
 def generate(options: argparse.Namespace) -> int:
     """Stream what the model writes after a prompt."""
+    if options.max_tokens == -1:  # llama.cpp's ways to say "no limit" and "any"
+        options.max_tokens = None
+    if options.seed == -1:
+        options.seed = None
     sampling = {name: getattr(options, name) for name in _SAMPLING_FLAGS}
     SamplingOptions(**sampling)  # what is wrong with these is said before a model is fetched or loaded
-    if options.max_tokens == -1:  # llama.cpp's way to say so
-        options.max_tokens = None
     for name in ("context", "max_tokens"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -154,7 +159,9 @@ def _version(_: argparse.Namespace) -> int:
 
 def _read_prompt(given: str | None) -> str:
     """The prompt as given, or stdin's text for `-` or, without a prompt, from a pipe."""
-    if given is None and (sys.stdin is None or sys.stdin.isatty()):
+    if given in (None, "-") and sys.stdin is None:
+        raise InvalidArgumentError("no prompt: standard input is closed")
+    if given is None and sys.stdin.isatty():
         raise InvalidArgumentError(f'no prompt: give one, {PROGRAM} generate "Once upon a time", or pipe one in')
     try:
         if given is None or given == "-":
@@ -294,7 +301,11 @@ _SAMPLING_FLAGS: dict[str, dict[str, Any]] = {
     "top_p": {"type": float, "help": "sample among the most likely tokens that reach this probability; 1: all"},
     "min_p": {"type": float, "help": "drop tokens less likely than this times the most likely; 0: none"},
     "repeat_penalty": {"type": float, "help": "above 1: recent tokens become less likely"},
-    "seed": {"names": ["-s"], "type": int, "help": "the same seed gives the same text on the same device"},
+    "seed": {
+        "names": ["-s"],
+        "type": int,
+        "help": "the same seed gives the same text on the same device (default, and -1: any)",
+    },
 }
 
 

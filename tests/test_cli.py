@@ -355,3 +355,21 @@ def test_debug_shows_the_traceback() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "Traceback" in done.stderr
+
+
+@posix
+def test_a_full_disk_and_a_closed_stdin() -> None:
+    if Path("/dev/full").exists():
+        with open("/dev/full", "w") as full:
+            command = [*COMMAND, "generate", "hi", "-n", "3", *ON_CPU]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 2
+        assert "No space left" in done.stderr.splitlines()[-1]
+    command = [*COMMAND, "generate", "-", *ON_CPU]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=lambda: os.close(0))
+    assert done.returncode == 2
+    assert "closed" in done.stderr
+
+
+def test_what_llama_cpp_users_type() -> None:
+    assert generate("Hello", "-n", "-1", "--context", "12", "--seed", "-1", "--temp", "0")
