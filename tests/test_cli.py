@@ -272,7 +272,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         ("--min-p", "nan", "min_p"),
         ("--repeat-penalty", "0", "repeat_penalty"),
         ("--repeat-penalty", "nan", "repeat_penalty"),
-        ("--seed", "-1", "seed"),
+        ("--seed", "-2", "seed"),
         ("--seed", "99999999999999999999", "seed"),
         ("--context", "0", "context"),
         ("--context", "-5", "context"),
