@@ -278,7 +278,7 @@ class Gpu:
     ) -> Shader:
         """Assemble a kernel for this device; one with LANES gets the reductions over threads that the device can do."""
         if "LANES" in constants:
-            parts = ("reduce_subgroup" if self.subgroups else "reduce_shared", *parts)
+            parts = ("reduce_subgroup" if self.subgroups else "reduce_shared", "reduce", *parts)
             constants = {**constants, "SUBGROUP_SIZE": self.subgroup_size}
         return assemble(name, constants, parts, declarations)
 

@@ -38,6 +38,7 @@ from cera_py.operations import (
     RopeTable,
     TakeOutputs,
     Value,
+    inputs_of,
 )
 
 # Words of the `step` buffer, the state of the step on the GPU
@@ -119,9 +120,7 @@ class Lowering:
     def _lower(self) -> None:
         operations = self.program.operations
         for operation in operations:
-            for value in [
-                v for v in vars(operation).values() if isinstance(v, Value) and v != getattr(operation, "out", 0)
-            ]:
+            for value in inputs_of(operation):
                 wanted = isinstance(operation, Linear) and self._wants_fixed16(operation.weight)
                 self._readers.setdefault(value, set()).add(wanted)
         at = 0

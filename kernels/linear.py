@@ -131,14 +131,16 @@ def shader(
         "COUNT_AT": shape.count_at,
         "OUT_WIDTH": shape.out_width,
         "OUT_AT": shape.out_at,
+        "ADDS": then == "residual",
         "COLS_OUT": shape.n_rows,
         "EMITTED": 1 << (shape.group_rows - 1).bit_length(),
     }
-    ending: tuple[str, ...] = ("bias" if bias else "bias_none",)
+    bias_part = "bias" if bias else "bias_none"
+    ending: tuple[str, ...] = (bias_part, "linear_store")
     if then == "gate":
-        ending = (f"activation_{activation}", *emit_include(emit_fixed16))
+        ending = (f"activation_{activation}", *emit_include(emit_fixed16), "linear_gate")
     elif then == "residual_normed":
-        ending += (*emit_include(emit_fixed16), "emit_normed")
+        ending = (bias_part, *emit_include(emit_fixed16), "emit_normed", "linear_residual_normed")
     scale: tuple[str, ...] = ()
     if shape.tile == 1:
         scale = ("scale_rms" if norm else "scale_none",)
@@ -151,7 +153,7 @@ def shader(
     return gpu.shader(
         "matvec" if shape.tile == 1 else "linear",
         constants,
-        (*block_include(fmt), f"input_{fmt.activation}{staged}", *scale, *ending, f"linear_{then}"),
+        (*block_include(fmt), f"input_{fmt.activation}{staged}", *scale, *ending),
         f"{declare_planes(fmt)}\n{values}",
     )
 

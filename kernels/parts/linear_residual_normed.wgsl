@@ -1,4 +1,4 @@
-// linear_residual.wgsl for one token, and the first half of the RMSNorm that follows.
+// linear_store.wgsl with ADDS for one token, and the first half of the RMSNorm that follows.
 // Expects OUT_AT and a bias_*.wgsl; needs emit_normed.wgsl.
 
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;      // [N_ROWS], the residual stream

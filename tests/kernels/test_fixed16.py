@@ -84,7 +84,7 @@ def test_gpu_stores_what_numpy_does(gpu, reduction, workgroup, stored, blocks):
         "STORED": stored,
         "BLOCKS": blocks,
     }
-    includes = [wgsl_file(f"parts/{reduction}"), wgsl_file("parts/fixed16")]
+    includes = [wgsl_file(f"parts/{reduction}"), wgsl_file("parts/reduce"), wgsl_file("parts/fixed16")]
     text = "\n".join([*(declare(*item) for item in constants.items()), *includes, KERNEL])
     shader = Shader("fixed16", text, (("x", False), ("fixed", True)))
     n_bytes = 4 * fixed16.words(3, 32 * blocks)

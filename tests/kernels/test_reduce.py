@@ -34,7 +34,14 @@ def test_sums_and_maxima(gpu, include, workgroup, lanes):
     rng = np.random.default_rng(workgroup + lanes)
     given = rng.standard_normal((workgroup, 4)).astype(np.float32)
     constants = {"WORKGROUP": workgroup, "LANES": lanes, "SUBGROUP_SIZE": gpu.subgroup_size}
-    text = "\n".join([*(declare(*item) for item in constants.items()), wgsl_file(f"parts/{include}"), KERNEL])
+    text = "\n".join(
+        [
+            *(declare(*item) for item in constants.items()),
+            wgsl_file(f"parts/{include}"),
+            wgsl_file("parts/reduce"),
+            KERNEL,
+        ]
+    )
     shader = Shader("reduce", text, (("given", False), ("found", True)))
     out = gpu.empty(4 * given.nbytes, "found")
     gpu.submit([(gpu.dispatch(shader, {"given": gpu.upload(given, "given"), "found": out}), (1, 1, 1))])
