@@ -6,7 +6,7 @@ Weights are dequantised to float32 once, at load; a machine without the memory f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -26,7 +26,6 @@ from cera_py.operations import (
     HeadNorm,
     Linear,
     Norm,
-    Operation,
     Program,
     Rope,
     RopeTable,
@@ -48,7 +47,6 @@ class CpuExecutor(Executor):
         self._program = program
         self._file = file
         self._weights: dict[str, Array] = {}
-        self.after_operation: Callable[[Operation], None] | None = None  # called as each is done, to time them
         self._last_use = program.last_uses()
         shape = (program.n_kv_heads, context, program.head_dim)
         try:
@@ -56,7 +54,6 @@ class CpuExecutor(Executor):
             self._v_cache = [np.zeros(shape, np.float32) for _ in range(program.n_layers)]
         except MemoryError:
             raise OutOfMemoryError(f"no memory for a context of {context:,} tokens: use a shorter --context") from None
-        self.cache_bytes = sum(cache.nbytes for cache in (*self._k_cache, *self._v_cache))
         n_values = {name: int(np.prod(file.tensor(name).shape)) for name in program.weights()}
         if 4 * sum(n_values.values()) <= _SHARE_OF_MEMORY * _physical_memory():
             self._dequantize_all(list(n_values), progress)
@@ -138,8 +135,6 @@ class CpuExecutor(Executor):
             dead.setdefault(index, []).append(value)
         for index, operation in enumerate(program.operations):
             run(operation)
-            if self.after_operation:
-                self.after_operation(operation)
             for value in dead.get(index, ()):
                 del values[value]
         return values[program.logits]

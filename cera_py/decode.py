@@ -140,12 +140,6 @@ class GpuExecutor(Executor):
                 while pending and turn == self._turn and not sys.is_finalizing():
                     self._gpu.collect(pending.popleft())
 
-    def timed(self, ids: Sequence[int], position: int, n_outputs: int) -> tuple[Work, NDArray[np.float64]]:
-        """A step that chooses the next token if n_outputs: its dispatches, and the seconds each took on the GPU."""
-        lowering, size = self._set_step(ids, position, n_outputs)
-        work = lowering.work(size) + (self._chosen[lowering] if n_outputs else [])
-        return work, self._gpu.time(work)
-
     def close(self) -> None:
         """See Executor."""
         self._gpu.close()

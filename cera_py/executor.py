@@ -16,7 +16,6 @@ class Executor(ABC):
 
     name: str  # "NumPy", or the adapter and its backend
     weight_bytes: int  # what a decode step reads of the weights, as they lie in memory
-    cache_bytes: int  # of keys and values, for the whole context
     max_tokens: int  # of one step
     max_outputs: int  # tokens of one step whose logits can be asked for
 

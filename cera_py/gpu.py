@@ -24,7 +24,6 @@ Binding = Any  # a wgpu.GPUBuffer, or (buffer, offset, size)
 _HARDWARE = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "Unknown": 3}  # best first; "CPU" is software
 _BACKENDS = {"Metal": 0, "D3D12": 0, "Vulkan": 0, "OpenGL": 1, "OpenGLES": 1}  # OpenGL reaches fewer features
 _NVIDIA = 0x10DE  # PCI vendor
-_MOST_TIMED = 2048  # dispatches that one set of timestamps, 4096 at most, can time
 _LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
@@ -185,7 +184,6 @@ class Dispatch:
     label: str
     pipeline: Any
     bind_group: Any
-    bindings: Mapping[str, Binding]
 
 
 class Gpu:
@@ -197,7 +195,6 @@ class Gpu:
         self.info = info
         self.subgroups = "subgroup" in adapter.features
         smallest, largest = _subgroup_sizes(adapter)
-        self.timestamps = "timestamp-query" in adapter.features
         self.is_nvidia = adapter.info["vendor_id"] == _NVIDIA
         self.subgroup_size = smallest if self.subgroups and smallest == largest else 0  # 0: the shader must ask
         # Software runs 4 or 8 threads at a time, and pays for every one more that a barrier has to wait for.
@@ -208,7 +205,7 @@ class Gpu:
         self.max_shared_bytes = adapter.limits["max-compute-workgroup-storage-size"]
         with gpu_errors(f"opening {info.name}"):
             self.device = adapter.request_device_sync(
-                required_features=[name for name in ("subgroup", "timestamp-query") if name in adapter.features],
+                required_features=["subgroup"] if self.subgroups else [],
                 required_limits={name: adapter.limits[name] for name in _LIMITS},
             )
         self.queue = self.device.queue
@@ -296,7 +293,7 @@ class Gpu:
             entries.append({"binding": index, "resource": {"buffer": buffer, "offset": offset, "size": size}})
         with gpu_errors(f"binding the buffers of {shader.label}"):
             group = self.device.create_bind_group(layout=layout, entries=entries)
-        return Dispatch(shader.label, pipeline, group, bindings)
+        return Dispatch(shader.label, pipeline, group)
 
     def _pipeline(self, shader: Shader) -> tuple[Any, Any]:
         import wgpu
@@ -350,35 +347,3 @@ class Gpu:
         with gpu_errors("running a step"):
             self._submitter.wait(readback)
             return readback.take(nbytes or readback.nbytes)
-
-    def time(self, work: Sequence[tuple[Dispatch, Grid]]) -> NDArray[np.float64]:
-        """Run dispatches in order, each in a pass of its own; the seconds that each took on the GPU.
-
-        Raises DeviceError where the adapter has no timestamps.
-        """
-        import wgpu
-
-        if not self.timestamps:
-            raise DeviceError(f"{self.name} has no timestamps, so no kernel can be timed on it: use another --device")
-        self._submitter.flush()
-        ticks = []
-        for first in range(0, len(work), _MOST_TIMED):
-            part = work[first : first + _MOST_TIMED]
-            with gpu_errors("timing a step"):
-                queries = self.device.create_query_set(type="timestamp", count=2 * len(part))
-                usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
-                times = self.device.create_buffer(size=16 * len(part), usage=usage)
-                encoder = self.device.create_command_encoder()
-                for i, (dispatch, grid) in enumerate(part):
-                    at = {"beginning_of_pass_write_index": 2 * i, "end_of_pass_write_index": 2 * i + 1}
-                    one = encoder.begin_compute_pass(timestamp_writes={"query_set": queries, **at})
-                    one.set_pipeline(dispatch.pipeline)
-                    one.set_bind_group(0, dispatch.bind_group)
-                    one.dispatch_workgroups(*grid)
-                    one.end()
-                encoder.resolve_query_set(queries, 0, 2 * len(part), times, 0)
-                self.queue.submit([encoder.finish()])
-                ticks.append(np.frombuffer(self.queue.read_buffer(times), np.uint64).reshape(-1, 2))
-        begin, end = np.concatenate(ticks).T
-        seconds: NDArray[np.float64] = (end - begin) * self._native.timestamp_period(self.queue)
-        return seconds

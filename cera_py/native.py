@@ -38,11 +38,6 @@ def shader_module(device: Any, label: str, code: str) -> Any:
     return wrapper(label, module, device)
 
 
-def timestamp_period(queue: Any) -> float:
-    """Seconds a tick of the GPU's timestamps."""
-    return float(_lib.wgpuQueueGetTimestampPeriod(queue._internal)) * 1e-9
-
-
 class Readback:
     """A buffer that results are copied to, for the CPU to map. One use at a time: submit with it, then collect."""
 
