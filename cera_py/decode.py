@@ -15,8 +15,8 @@ from collections.abc import Generator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cera_py.errors import OutOfMemoryError
-from cera_py.executor import Executor, Progress
+from cera_py.errors import ModelFileError, OutOfMemoryError
+from cera_py.executor import NOT_NUMBERS, Executor, Progress
 from cera_py.gguf_file import GgufFile
 from cera_py.gpu import Gpu
 from cera_py.gpu_weights import GpuWeights
@@ -132,7 +132,10 @@ class GpuExecutor(Executor):
                     position += 1
                 if not pending:
                     return
-                yield int(self._gpu.collect(pending.popleft(), 4).view(np.uint32)[0])
+                token = int(self._gpu.collect(pending.popleft(), 4).view(np.uint32)[0])
+                if token == argmax.NO_TOKEN:
+                    raise ModelFileError(NOT_NUMBERS)
+                yield token
         finally:
             # Collect what ran ahead of a stop, unless another call has the ring by now. Nobody reads it, so that a lost
             # device, or a Python that is ending, does not matter here.

@@ -8,6 +8,10 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cera_py.errors import ModelFileError
+
+NOT_NUMBERS = "the model's logits are not numbers: its weights are damaged, or overflow"
+
 Progress = Callable[[str, float], None]  # what is being done, and the fraction that is
 
 
@@ -26,7 +30,10 @@ class Executor(ABC):
     def greedy(self, ids: Sequence[int], position: int) -> Generator[int, None, None]:
         """Run a step, then one a token, each fed with the likeliest token so far; yields those, without end."""
         while True:
-            token = int(np.argmax(self.step(ids, position, 1)[0]))
+            logits = self.step(ids, position, 1)[0]
+            token = int(np.argmax(logits))
+            if np.isnan(logits[token]):
+                raise ModelFileError(NOT_NUMBERS)
             yield token
             position += len(ids)
             ids = [token]

@@ -13,7 +13,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cera_py.errors import ContextFullError, InvalidArgumentError, ModelClosedError, SupersededError
+from cera_py.errors import (
+    ContextFullError,
+    InvalidArgumentError,
+    ModelClosedError,
+    ModelFileError,
+    SupersededError,
+    UnsupportedModelError,
+)
 from cera_py.executor import Executor, Progress
 from cera_py.gguf_file import GgufFile
 from cera_py.models import build_program
@@ -260,7 +267,7 @@ def load(
                 f"context is {context:,}; {file.path.name} was made for {program.context_length:,} at most"
             )
         context = context or min(DEFAULT_CONTEXT, program.context_length)
-        tokenizer = Tokenizer.from_metadata(file.metadata)
+        tokenizer = _tokenizer_of(file)
         return Model(file, _executor(device, program, file, context, progress), tokenizer, context, program.vocab_size)
     except BaseException:
         file.close()
@@ -285,4 +292,11 @@ def _executor(device: str, program: Program, file: GgufFile, context: int, progr
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """Only the tokenizer of a GGUF file: needs no GPU, and reads no weights."""
     with GgufFile(path) as file:
+        return _tokenizer_of(file)
+
+
+def _tokenizer_of(file: GgufFile) -> Tokenizer:
+    try:
         return Tokenizer.from_metadata(file.metadata)
+    except (ModelFileError, UnsupportedModelError) as error:
+        raise type(error)(f"{file.path}: {error}") from None

@@ -1,6 +1,6 @@
 // The end of a greedy step: the chosen token becomes the next step's input, so that the step after needs no CPU.
 // Expects N_GROUPS (slices that argmax.wgsl wrote), N_RESULTS (length of the ring); needs better.wgsl. One
-// thread does it.
+// thread does it. Logits that are NaN are told as NO_TOKEN.
 
 @group(0) @binding(auto) var<storage, read> best: array<vec2<u32>>;             // [N_GROUPS] (logit's bits, id)
 @group(0) @binding(auto) var<storage, read_write> step: array<u32>;
@@ -17,7 +17,8 @@ fn main() {
             id = best[i].y;
         }
     }
-    results[step[3] % N_RESULTS] = id;
+    let is_nan = (bitcast<u32>(logit) & 0x7fffffffu) > 0x7f800000u;  // by its bits: drivers may fold logit != logit
+    results[step[3] % N_RESULTS] = select(id, NO_TOKEN, is_nan);
     let position = step[17u + 2u * (step[0] - 1u)];
     step[0] = 1u;           // one token
     step[1] = 0u;           // whose logits are wanted

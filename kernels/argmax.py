@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 N_GROUPS = 64
 N_RESULTS = 64
+NO_TOKEN = 0xFFFFFFFF  # the result where logits are NaN
 
 
 def shader(gpu: Gpu, vocab_size: int) -> Shader:

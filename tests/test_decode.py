@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cera_py import decode, lowering
-from cera_py.errors import ModelClosedError, OutOfMemoryError, SupersededError
+from cera_py.errors import ModelClosedError, ModelFileError, OutOfMemoryError, SupersededError
+from cera_py.gguf_file import GgufFile
 
 PROMPT = [1, *range(5, 60)]
 
@@ -107,3 +108,15 @@ def test_a_closed_model(path):
         next(generation)
     with pytest.raises(ModelClosedError):
         model.logits([1])
+
+
+@pytest.mark.parametrize("executor", ["NumPy", "GPU"])
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_logits_that_are_not_numbers(path, open_model, tmp_path, executor):
+    """Damaged weights are an error, not the text of token 0."""
+    with GgufFile(path) as file:
+        norm = file.tensor("output_norm.weight").data.tobytes()
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(path.read_bytes().replace(norm, np.full(len(norm) // 4, np.nan, np.float32).tobytes()))
+    with pytest.raises(ModelFileError, match="not numbers"):
+        greedy(open_model(damaged, executor))
