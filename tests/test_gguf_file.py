@@ -148,8 +148,9 @@ def test_conformance_files_equal_gguf_reader(conformance, folder):
         assert_same_as_gguf(path)
 
 
-def test_conformance_vocabulary_equals_gguf_reader(conformance):
-    assert_same_as_gguf(conformance / "tokenizer" / "llama-spm.gguf")
+@pytest.mark.parametrize("name", ["falcon", "gpt-2", "llama-bpe", "llama-spm", "phi-3"])
+def test_conformance_vocabularies_equal_gguf_reader(conformance, name):
+    assert_same_as_gguf(conformance / "tokenizer" / f"{name}.gguf")
 
 
 @pytest.mark.parametrize(
