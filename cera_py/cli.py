@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         debug = options.debug
+        if debug:
+            os.environ["CERA_CHECKED"] = "1"  # shaders with bounds checks
         code: int = options.command(options)
         sys.stdout.flush()
         return code
