@@ -330,7 +330,9 @@ def _parser() -> argparse.ArgumentParser:
         one = commands.add_parser(run.__name__, help=about, description=about, allow_abbrev=False)
         one.set_defaults(command=run)
         one.add_argument("--json", action="store_true", help="print one JSON object")
-        one.add_argument("--debug", action="store_true", help="show a traceback with an error, and check the bounds in shaders")
+        one.add_argument(
+            "--debug", action="store_true", help="show a traceback with an error, and check the bounds in shaders"
+        )
         return one
 
     one = command(generate)
