@@ -9,6 +9,7 @@ Importing it loads none of the libraries it stands on; each comes in when it is 
 
 from __future__ import annotations
 
+import os.path
 from typing import TYPE_CHECKING, Any
 
 from cera_py.errors import (
@@ -27,6 +28,10 @@ from cera_py.errors import (
 if TYPE_CHECKING:
     from cera_py.gpu import list_devices as devices
     from cera_py.model import Generation, Model, Piece, Statistics, load, load_tokenizer
+
+# In a checkout kernels/ and models/ lie beside this folder, not in it; `python -m cera_py` there must find them too.
+if not os.path.isdir(os.path.join(__path__[0], "kernels")):
+    __path__.append(os.path.dirname(__path__[0]))
 
 __version__ = "0.1.0"
 

@@ -1,4 +1,4 @@
-"""What runs a program: the interface that the NumPy executor (cpu.py) and the GPU's (lowering.py) share."""
+"""What runs a program: the interface that the NumPy executor (cpu.py) and the GPU's (decode.py) share."""
 
 from __future__ import annotations
 

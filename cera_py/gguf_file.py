@@ -406,7 +406,7 @@ def _what_it_looks_like(head: bytes) -> str:
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml", b"<error")):
         return "it is a web page (HTML or XML), perhaps an error message; fetch the model from its download address"
     if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 32:
-        return "it is a safetensors file; give its directory instead, or a .gguf file"
+        return "it is a safetensors file; convert it, and give the .gguf file"
     if head.startswith(b"PK\x03\x04"):
         return "it is a zip archive (or a PyTorch checkpoint); unpack it, or get the model as .gguf"
     if head.startswith((b"\x1f\x8b", b"\xfd7zXZ\0", b"BZh", b"7z\xbc\xaf\x27\x1c", b"\x28\xb5\x2f\xfd")):

@@ -1,4 +1,4 @@
-"""Activations in 16-bit fixed point: what a quantised matvec reads instead of float32 (DESIGN: "Numbers").
+"""Activations in 16-bit fixed point: what a quantised matvec reads instead of float32.
 
 A block is 32 neighbours of a row. Value i of a block is v_i * scale with scale = max|x| / 32639 and v_i = round(x_i /
 scale), kept as two signed bytes: v = 256 * high + low, high = (v + 128) >> 8. So two chains of int8 dot products give
